@@ -8,6 +8,8 @@
 /* A mount process PID listens on PID.sock: SOCK_STREAM, answers each connection with one JSON
  * object. */
 #define RBLK_STATUS_SUFFIX ".sock"
+/* Beside it PID.mount: a symbolic link to the mountpoint, which tells whose process does not answer. */
+#define RBLK_MOUNT_LINK_SUFFIX ".mount"
 
 /*
  * Writes the folder's path: $RBLK_RUNTIME_DIR, else /run/rblk for root, else $XDG_RUNTIME_DIR/rblk,
