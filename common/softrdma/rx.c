@@ -1,0 +1,715 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * rx.c -- receive side: from the socket into registered memory
+ *
+ * Runs with rx_lock held. Small messages are read in bulk into a staging buffer and copied;
+ * payload that is large is received straight into its destination. Read completions are
+ * collected during a pass and settled under tx_lock at its end, together with the answers to the
+ * peer's reads: one lock, one sendmsg.
+ */
+#include "softrdma.h"
+
+#include <string.h>
+#include <sys/socket.h>
+
+/* One-sided FPDUs in a row after which a delegated socket goes back to its worker. */
+#define ONE_SIDED_MAX 64u
+/* Read requests of one pass after which they are answered, before more is received. */
+#define REQUESTS_MAX 32u
+
+static uint8_t *staged(struct soft_rx *rx)
+{
+    return rx->staging + rx->begin;
+}
+
+static const struct soft_send_wqe *oldest_read(const struct soft_qp *qp, uint32_t *position)
+{
+    uint32_t tail = atomic_load_explicit(&qp->outstanding_tail, memory_order_acquire);
+
+    if (qp->outstanding_rx == tail)
+        return NULL;
+    *position = qp->outstanding[qp->outstanding_rx % SOFT_MAX_RD_ATOMIC] & qp->tx.mask;
+    return &qp->tx.wqe[*position];
+}
+
+/* Refuse the segment at hand: Terminate to the peer, queue pair to error. Returns -EPROTO. */
+static int refuse(struct soft_qp *qp, struct iwarp_error error, int send_status, int recv_status,
+                  bool read_failed)
+{
+    struct soft_rx *rx = &qp->rx;
+    bool known = rx->segment.header_length > 0;
+
+    soft_debug("qp %u refuses opcode %u: terminate %u/%u/%u", qp->handle, rx->segment.opcode,
+               error.layer, error.type, error.code);
+    rx->terminate_length = iwarp_terminate_encode(rx->terminate, &error, known ? rx->header : NULL,
+                                                  rx->segment.header_length);
+    soft_qp_fail_locked(qp, send_status, recv_status, read_failed);
+    return -EPROTO;
+}
+
+static struct iwarp_error protection_error(enum soft_mr_error error)
+{
+    struct iwarp_error out = {IWARP_LAYER_RDMAP, IWARP_RDMAP_PROTECTION, IWARP_PROTECTION_STAG};
+
+    if (error == SOFT_MR_BOUNDS)
+        out.code = IWARP_PROTECTION_BOUNDS;
+    else if (error == SOFT_MR_ACCESS)
+        out.code = IWARP_PROTECTION_ACCESS;
+    else if (error == SOFT_MR_PD)
+        out.code = IWARP_PROTECTION_NOT_ASSOCIATED;
+    return out;
+}
+
+static struct iwarp_error tagged_error(enum soft_mr_error error)
+{
+    struct iwarp_error out = {IWARP_LAYER_DDP, IWARP_DDP_TAGGED, IWARP_TAGGED_STAG};
+
+    if (error == SOFT_MR_ACCESS)
+        return protection_error(error);
+    if (error == SOFT_MR_BOUNDS)
+        out.code = IWARP_TAGGED_BOUNDS;
+    else if (error == SOFT_MR_PD)
+        out.code = IWARP_TAGGED_NOT_ASSOCIATED;
+    return out;
+}
+
+static struct iwarp_error untagged_error(uint8_t code)
+{
+    return (struct iwarp_error){IWARP_LAYER_DDP, IWARP_DDP_UNTAGGED, code};
+}
+
+static int access_refused(struct soft_qp *qp, struct iwarp_error error)
+{
+    qp->was_access_error = true;
+    return refuse(qp, error, 0, 0, false);
+}
+
+/* Retire reads that are complete, and transmit what that (or the peer's requests) allows. */
+static int settle(struct soft_qp *qp)
+{
+    struct soft_rx *rx = &qp->rx;
+    struct soft_tx *tx = &qp->tx;
+    int r;
+
+    if (rx->reads_done == 0 && rx->requests == 0)
+        return 0;
+    pthread_mutex_lock(&qp->tx_lock);
+    for (; rx->reads_done > 0; rx->reads_done--) {
+        uint32_t at = tx->outstanding_head++ % SOFT_MAX_RD_ATOMIC;
+
+        tx->wqe[qp->outstanding[at] & tx->mask].done = true;
+    }
+    rx->requests = 0;
+    soft_tx_retire(qp);
+    r = tx->error != 0 ? tx->error : 0;
+    if (r == 0 && !tx->want_writable)
+        r = soft_tx_progress(qp);
+    pthread_mutex_unlock(&qp->tx_lock);
+    return r;
+}
+
+/* ---------------------------------------------------------------- headers */
+
+static int begin_write(struct soft_qp *qp)
+{
+    struct soft_rx *rx = &qp->rx;
+    const struct iwarp_segment *s = &rx->segment;
+    enum soft_mr_error error;
+    struct soft_mr *mr;
+
+    if (rx->read_offset > 0)
+        return refuse(
+            qp,
+            (struct iwarp_error){IWARP_LAYER_RDMAP, IWARP_RDMAP_OPERATION, IWARP_OPERATION_STREAM},
+            0, 0, false);
+    rx->write_open = !s->last;
+    if (s->payload_length == 0)
+        return 0;
+    error = soft_mr_get(qp->ibv.pd, s->stag, s->offset, s->payload_length, IBV_ACCESS_REMOTE_WRITE,
+                        &mr);
+    if (error != SOFT_MR_OK)
+        return access_refused(qp, tagged_error(error));
+    soft_mr_put(mr);
+    return 0;
+}
+
+static int begin_read_response(struct soft_qp *qp)
+{
+    struct soft_rx *rx = &qp->rx;
+    const struct iwarp_segment *s = &rx->segment;
+    uint32_t position;
+    const struct soft_send_wqe *wqe = oldest_read(qp, &position);
+    const struct ibv_sge *sge;
+    uint64_t sink_offset;
+    uint32_t sink_stag;
+
+    if (wqe == NULL || rx->write_open)
+        return refuse(qp,
+                      (struct iwarp_error){IWARP_LAYER_DDP, IWARP_DDP_TAGGED, IWARP_TAGGED_STAG}, 0,
+                      0, false);
+    sge = &qp->tx.sge[(size_t)position * qp->tx.max_sge];
+    sink_stag = wqe->sges > 0 ? sge->lkey : 0;
+    sink_offset = (wqe->sges > 0 ? sge->addr : 0) + rx->read_offset;
+    if (s->stag != sink_stag || s->offset != sink_offset ||
+        s->payload_length > wqe->length - rx->read_offset ||
+        s->last != (s->payload_length == wqe->length - rx->read_offset))
+        return refuse(qp,
+                      (struct iwarp_error){IWARP_LAYER_DDP, IWARP_DDP_TAGGED, IWARP_TAGGED_BOUNDS},
+                      IBV_WC_BAD_RESP_ERR, 0, true);
+    return 0;
+}
+
+static int begin_read_request(struct soft_qp *qp)
+{
+    struct soft_rx *rx = &qp->rx;
+    const struct iwarp_segment *s = &rx->segment;
+    uint32_t tail = atomic_load_explicit(&qp->inbound_tail, memory_order_relaxed);
+    uint32_t head = atomic_load_explicit(&qp->inbound_head, memory_order_acquire);
+    struct soft_inbound_read *read = &qp->inbound[tail % SOFT_MAX_RD_ATOMIC];
+
+    if (s->msn != rx->read_msn)
+        return refuse(qp, untagged_error(IWARP_UNTAGGED_MSN), 0, 0, false);
+    if (tail - head >= qp->ird)
+        return refuse(
+            qp,
+            (struct iwarp_error){IWARP_LAYER_RDMAP, IWARP_RDMAP_OPERATION, IWARP_OPERATION_STREAM},
+            0, 0, false);
+    if (s->read_length > 0) {
+        enum soft_mr_error error;
+        struct soft_mr *mr;
+
+        if (s->source_offset + s->read_length < s->source_offset)
+            return access_refused(qp,
+                                  (struct iwarp_error){IWARP_LAYER_RDMAP, IWARP_RDMAP_PROTECTION,
+                                                       IWARP_PROTECTION_WRAP});
+        error = soft_mr_get(qp->ibv.pd, s->source_stag, s->source_offset, s->read_length,
+                            IBV_ACCESS_REMOTE_READ, &mr);
+        if (error != SOFT_MR_OK)
+            return access_refused(qp, protection_error(error));
+        soft_mr_put(mr);
+    }
+    read->sink_stag = s->sink_stag;
+    read->sink_offset = s->sink_offset;
+    read->source_stag = s->source_stag;
+    read->source_offset = s->source_offset;
+    read->length = s->read_length;
+    memcpy(read->header, rx->header, sizeof(read->header));
+    return 0;
+}
+
+static int take_receive(struct soft_qp *qp)
+{
+    struct soft_rx *rx = &qp->rx;
+    bool limit = false;
+
+    if (!soft_rq_pop(qp->rq, &rx->recv, qp->srq != NULL ? &limit : NULL))
+        return refuse(qp, untagged_error(IWARP_UNTAGGED_NO_BUFFER), 0, 0, false);
+    if (limit)
+        soft_async_push(qp->ibv.context, IBV_EVENT_SRQ_LIMIT_REACHED, qp->srq);
+    rx->recv_open = true;
+    rx->recv_offset = 0;
+    rx->recv_sge = 0;
+    rx->recv_sge_offset = 0;
+    return 0;
+}
+
+static int begin_send(struct soft_qp *qp)
+{
+    struct soft_rx *rx = &qp->rx;
+    const struct iwarp_segment *s = &rx->segment;
+
+    if (s->msn != rx->send_msn)
+        return refuse(qp, untagged_error(IWARP_UNTAGGED_MSN), 0, 0, false);
+    if (rx->recv_open ? s->message_offset != rx->recv_offset : s->message_offset != 0)
+        return refuse(qp, untagged_error(IWARP_UNTAGGED_MO), 0, 0, false);
+    if (s->opcode == IWARP_SEND_INVALIDATE || s->opcode == IWARP_SEND_SOLICITED_INVALIDATE)
+        return refuse(qp,
+                      (struct iwarp_error){IWARP_LAYER_RDMAP, IWARP_RDMAP_OPERATION,
+                                           IWARP_OPERATION_INVALIDATE},
+                      0, 0, false);
+    if (!rx->recv_open) {
+        int r = take_receive(qp);
+
+        if (r < 0)
+            return r;
+    }
+    if (s->payload_length > rx->recv.length - rx->recv_offset)
+        return refuse(qp, untagged_error(IWARP_UNTAGGED_TOO_LONG), 0, IBV_WC_LOC_LEN_ERR, false);
+    return 0;
+}
+
+static int begin_segment(struct soft_qp *qp)
+{
+    struct soft_rx *rx = &qp->rx;
+
+    if (!rx->first_seen) {
+        rx->first_seen = true;
+        if (qp->establish_on_first)
+            soft_cm_qp_first_fpdu(qp->cm_handle);
+    }
+    switch (rx->segment.opcode) {
+    case IWARP_WRITE:
+        return begin_write(qp);
+    case IWARP_READ_RESPONSE:
+        return begin_read_response(qp);
+    case IWARP_READ_REQUEST:
+        return begin_read_request(qp);
+    case IWARP_TERMINATE:
+        if (rx->segment.payload_length > sizeof(rx->terminate))
+            return refuse(qp, untagged_error(IWARP_UNTAGGED_TOO_LONG), 0, 0, false);
+        return 0;
+    default:
+        return begin_send(qp);
+    }
+}
+
+/* ---------------------------------------------------------------- payload */
+
+/* Where the next bytes of payload go: at most want of them, contiguous. */
+struct piece {
+    void *to;
+    uint32_t length;
+    struct soft_mr *mr; /* held; NULL for the provider's own memory */
+};
+
+static enum soft_mr_error sge_piece(struct soft_qp *qp, const struct ibv_sge *sges, uint32_t *index,
+                                    uint32_t *offset, uint32_t want, struct piece *piece)
+{
+    const struct ibv_sge *sge = &sges[*index];
+    enum soft_mr_error error;
+
+    while (*offset == sge->length) {
+        sge = &sges[++*index];
+        *offset = 0;
+    }
+    piece->length = want < sge->length - *offset ? want : sge->length - *offset;
+    error = soft_mr_get(qp->ibv.pd, sge->lkey, sge->addr + *offset, piece->length,
+                        IBV_ACCESS_LOCAL_WRITE, &piece->mr);
+    if (error == SOFT_MR_OK)
+        piece->to = soft_mr_pointer(piece->mr, sge->addr + *offset);
+    return error;
+}
+
+static int local_refused(struct soft_qp *qp, bool read)
+{
+    const struct iwarp_error error = {IWARP_LAYER_RDMAP, IWARP_RDMAP_LOCAL, 0};
+
+    return refuse(qp, error, read ? IBV_WC_LOC_PROT_ERR : 0, read ? 0 : IBV_WC_LOC_PROT_ERR, read);
+}
+
+static int next_piece(struct soft_qp *qp, uint32_t want, struct piece *piece)
+{
+    struct soft_rx *rx = &qp->rx;
+    struct iwarp_segment *s = &rx->segment;
+    enum soft_mr_error error;
+    uint32_t position = 0;
+
+    switch (s->opcode) {
+    case IWARP_WRITE:
+        error =
+            soft_mr_get(qp->ibv.pd, s->stag, s->offset, want, IBV_ACCESS_REMOTE_WRITE, &piece->mr);
+        if (error != SOFT_MR_OK)
+            return access_refused(qp, tagged_error(error));
+        piece->to = soft_mr_pointer(piece->mr, s->offset);
+        piece->length = want;
+        return 0;
+    case IWARP_READ_RESPONSE:
+        oldest_read(qp, &position);
+        error = sge_piece(qp, &qp->tx.sge[(size_t)position * qp->tx.max_sge], &rx->read_sge,
+                          &rx->read_sge_offset, want, piece);
+        return error == SOFT_MR_OK ? 0 : local_refused(qp, true);
+    case IWARP_TERMINATE:
+        piece->to = rx->terminate + (s->payload_length - rx->payload_left);
+        piece->length = want;
+        piece->mr = NULL;
+        return 0;
+    default:
+        error = sge_piece(qp, rx->recv.sge, &rx->recv_sge, &rx->recv_sge_offset, want, piece);
+        return error == SOFT_MR_OK ? 0 : local_refused(qp, false);
+    }
+}
+
+/* n bytes of the piece are in place: release it and move on. */
+static void placed(struct soft_qp *qp, const struct piece *piece, uint32_t n)
+{
+    struct soft_rx *rx = &qp->rx;
+
+    if (qp->crc)
+        rx->crc = iwarp_crc32c(rx->crc, piece->to, n);
+    if (piece->mr != NULL)
+        soft_mr_put(piece->mr);
+    rx->payload_left -= n;
+    switch (rx->segment.opcode) {
+    case IWARP_WRITE:
+        rx->segment.offset += n;
+        break;
+    case IWARP_READ_RESPONSE:
+        rx->read_offset += n;
+        rx->read_sge_offset += n;
+        break;
+    case IWARP_TERMINATE:
+        break;
+    default:
+        rx->recv_offset += n;
+        rx->recv_sge_offset += n;
+        break;
+    }
+}
+
+/* ---------------------------------------------------------------- ends */
+
+static void end_read_response(struct soft_qp *qp)
+{
+    struct soft_rx *rx = &qp->rx;
+
+    if (!rx->segment.last)
+        return;
+    qp->outstanding_rx++;
+    rx->read_offset = 0;
+    rx->read_sge = 0;
+    rx->read_sge_offset = 0;
+    rx->reads_done++;
+    rx->completions++;
+    rx->one_sided = 0;
+}
+
+static int end_send(struct soft_qp *qp)
+{
+    struct soft_rx *rx = &qp->rx;
+    bool solicited = rx->segment.opcode == IWARP_SEND_SOLICITED;
+    int r;
+
+    if (!rx->segment.last)
+        return 0;
+    rx->send_msn++;
+    rx->recv_open = false;
+    rx->completions++;
+    rx->one_sided = 0;
+    /* What the peer answered before this message is completed before it. */
+    r = rx->reads_done > 0 ? settle(qp) : 0;
+    soft_complete_recv(qp, rx->recv.wr_id, rx->recv_offset, solicited, IBV_WC_SUCCESS);
+    return r;
+}
+
+static int end_terminate(struct soft_qp *qp)
+{
+    struct soft_rx *rx = &qp->rx;
+    struct iwarp_terminate t = {0};
+    bool read_failed;
+    int status = IBV_WC_WR_FLUSH_ERR;
+
+    if (iwarp_terminate_decode(rx->terminate, rx->segment.payload_length, &t) == 0) {
+        if ((t.error.layer == IWARP_LAYER_RDMAP && t.error.type == IWARP_RDMAP_PROTECTION) ||
+            (t.error.layer == IWARP_LAYER_DDP && t.error.type == IWARP_DDP_TAGGED))
+            status = IBV_WC_REM_ACCESS_ERR;
+        else if (t.error.layer == IWARP_LAYER_DDP && t.error.type == IWARP_DDP_UNTAGGED)
+            status = t.error.code == IWARP_UNTAGGED_TOO_LONG ? IBV_WC_REM_INV_REQ_ERR
+                                                             : IBV_WC_REM_OP_ERR;
+        else if (t.error.layer == IWARP_LAYER_RDMAP)
+            status = IBV_WC_REM_OP_ERR;
+    }
+    soft_debug("qp %u got terminate %u/%u/%u opcode %d", qp->handle, t.error.layer, t.error.type,
+               t.error.code, t.has_header ? t.opcode : -1);
+    read_failed = t.has_header && t.opcode == IWARP_READ_REQUEST;
+    rx->terminate_length = 0;
+    qp->was_access_error = status == IBV_WC_REM_ACCESS_ERR;
+    soft_qp_fail_locked(qp, status, 0, read_failed);
+    return -ECONNABORTED;
+}
+
+static int end_segment(struct soft_qp *qp)
+{
+    struct soft_rx *rx = &qp->rx;
+    int r = 0;
+
+    rx->large = rx->segment.payload_length >= SOFT_LARGE;
+    switch (rx->segment.opcode) {
+    case IWARP_READ_RESPONSE:
+        end_read_response(qp);
+        break;
+    case IWARP_READ_REQUEST:
+        /* The slot was filled by begin_read_request(); now the CRC has been checked too. */
+        rx->read_msn++;
+        rx->requests++;
+        rx->one_sided++;
+        atomic_store_explicit(&qp->inbound_tail,
+                              atomic_load_explicit(&qp->inbound_tail, memory_order_relaxed) + 1,
+                              memory_order_release);
+        if (rx->requests >= REQUESTS_MAX)
+            r = settle(qp);
+        break;
+    case IWARP_WRITE:
+        rx->one_sided++;
+        break;
+    case IWARP_TERMINATE:
+        return end_terminate(qp);
+    default:
+        r = end_send(qp);
+        break;
+    }
+    rx->segment.header_length = 0;
+    return r;
+}
+
+/* ---------------------------------------------------------------- the machine */
+
+static int step_header(struct soft_qp *qp)
+{
+    struct soft_rx *rx = &qp->rx;
+    struct iwarp_error error;
+    int n;
+
+    rx->segment.header_length = 0;
+    n = iwarp_segment_decode(staged(rx), rx->end - rx->begin, &rx->segment, &error);
+    if (n < 0)
+        return refuse(qp, error, 0, 0, false);
+    if (n == 0)
+        return 0;
+    memcpy(rx->header, staged(rx), (size_t)n);
+    rx->crc = qp->crc ? iwarp_crc32c(0, rx->header, (size_t)n) : 0;
+    rx->begin += (uint32_t)n;
+    rx->payload_left = rx->segment.payload_length;
+    rx->state = SOFT_RX_PAYLOAD;
+    n = begin_segment(qp);
+    return n < 0 ? n : 1;
+}
+
+static int step_payload(struct soft_qp *qp)
+{
+    struct soft_rx *rx = &qp->rx;
+
+    while (rx->payload_left > 0) {
+        uint32_t available = rx->end - rx->begin;
+        struct piece piece;
+        int r;
+
+        if (available == 0)
+            return 0;
+        r = next_piece(qp, available < rx->payload_left ? available : rx->payload_left, &piece);
+        if (r < 0)
+            return r;
+        soft_dma_copy(piece.to, staged(rx), piece.length);
+        rx->begin += piece.length;
+        placed(qp, &piece, piece.length);
+    }
+    rx->state = SOFT_RX_TRAILER;
+    return 1;
+}
+
+static int step_trailer(struct soft_qp *qp)
+{
+    struct soft_rx *rx = &qp->rx;
+    uint32_t padding = rx->segment.padding;
+    int r;
+
+    if (rx->end - rx->begin < padding + IWARP_TRAILER)
+        return 0;
+    if (qp->crc &&
+        iwarp_crc32c(rx->crc, staged(rx), padding) != iwarp_crc_load(staged(rx) + padding)) {
+        rx->segment.header_length = 0;
+        return refuse(qp, (struct iwarp_error){IWARP_LAYER_LLP, IWARP_LLP_MPA, IWARP_MPA_ERROR_CRC},
+                      0, 0, false);
+    }
+    rx->begin += padding + IWARP_TRAILER;
+    rx->state = SOFT_RX_HEADER;
+    r = end_segment(qp);
+    return r < 0 ? r : 1;
+}
+
+/* Consume what is staged. Returns 0 when more is needed, or a negative errno. */
+static int parse(struct soft_qp *qp)
+{
+    struct soft_rx *rx = &qp->rx;
+    int r;
+
+    do {
+        if (rx->state == SOFT_RX_HEADER)
+            r = step_header(qp);
+        else if (rx->state == SOFT_RX_PAYLOAD)
+            r = step_payload(qp);
+        else
+            r = step_trailer(qp);
+    } while (r > 0);
+    return r;
+}
+
+static bool expect_large(struct soft_qp *qp)
+{
+    uint32_t position;
+    const struct soft_send_wqe *read;
+
+    if (qp->rx.large)
+        return true;
+    read = oldest_read(qp, &position);
+    return read != NULL && read->length >= SOFT_LARGE;
+}
+
+/*
+ * One receive call. Returns 1 when data came and more may be there, 2 when the socket is empty
+ * after it, 0 when it was empty before, or a negative errno (-ECONNRESET for end of stream).
+ */
+static int fill(struct soft_qp *qp)
+{
+    struct soft_rx *rx = &qp->rx;
+    struct iovec iov[2];
+    struct msghdr message = {.msg_iov = iov};
+    struct piece piece = {0};
+    uint32_t asked, room;
+    ssize_t n;
+
+    if (rx->begin == rx->end) {
+        rx->begin = rx->end = 0;
+    } else if (rx->begin > 0) {
+        /* Never more than a partial header or trailer. */
+        memmove(rx->staging, staged(rx), rx->end - rx->begin);
+        rx->end -= rx->begin;
+        rx->begin = 0;
+    }
+    room = SOFT_STAGING - rx->end;
+    if (rx->state == SOFT_RX_PAYLOAD && rx->payload_left >= SOFT_DIRECT_MIN) {
+        int r = next_piece(qp, rx->payload_left, &piece);
+
+        if (r < 0)
+            return r;
+        iov[message.msg_iovlen++] = (struct iovec){piece.to, piece.length};
+        if (!rx->segment.last)
+            room = SOFT_HEADER_PEEK;
+        if (piece.length < rx->payload_left)
+            room = 0;
+    } else if (rx->state != SOFT_RX_PAYLOAD && expect_large(qp)) {
+        room = SOFT_HEADER_PEEK;
+    }
+    if (room > 0)
+        iov[message.msg_iovlen++] = (struct iovec){rx->staging + rx->end, room};
+    asked = piece.length + room;
+    do {
+        n = soft_dma_receive(qp->fd, &message, MSG_DONTWAIT);
+    } while (n < 0 && errno == EINTR);
+    if (piece.length > 0) {
+        uint32_t direct = n > 0 ? (uint32_t)n : 0;
+
+        if (direct > piece.length)
+            direct = piece.length;
+        placed(qp, &piece, direct);
+        if (n > 0)
+            rx->end += (uint32_t)n - direct;
+        if (n < 0 && errno == EFAULT)
+            return local_refused(qp, rx->segment.opcode == IWARP_READ_RESPONSE);
+    } else if (n > 0) {
+        rx->end += (uint32_t)n;
+    }
+    if (n > 0)
+        return (uint32_t)n < asked ? 2 : 1;
+    if (n == 0)
+        return -ECONNRESET;
+    return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
+}
+
+/* A queue pair in error throws away what still arrives, so that its Terminate is not lost. */
+static bool discard(struct soft_qp *qp)
+{
+    bool closed = false;
+
+    if (qp->fd < 0)
+        return false;
+    for (int i = 0; i < 4 && !closed; i++) {
+        ssize_t n = recv(qp->fd, qp->rx.staging, SOFT_STAGING, MSG_DONTWAIT);
+
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+            break;
+        closed = n <= 0;
+    }
+    if (closed) {
+        pthread_mutex_lock(&qp->tx_lock);
+        soft_qp_close_socket(qp);
+        pthread_mutex_unlock(&qp->tx_lock);
+    }
+    return false;
+}
+
+static void transmit_failed(struct soft_qp *qp, int error)
+{
+    /* The peer may have said why: -EPROTO and the like have been handled where they arose. */
+    soft_debug("qp %u transmit: %s", qp->handle, strerror(-error));
+    if (error != -ESHUTDOWN && error != -EACCES && error != -EFAULT && error != -EINVAL) {
+        int r;
+
+        do {
+            r = fill(qp);
+            if (r > 0 && parse(qp) < 0)
+                break;
+        } while (r > 0);
+    }
+    soft_qp_fail_locked(qp, 0, 0, false);
+}
+
+/*
+ * Receive what is there, bounded. rx_lock held, tx_lock not. Returns whether data was received.
+ */
+bool soft_rx_pass(struct soft_qp *qp)
+{
+    struct soft_rx *rx = &qp->rx;
+    bool productive = false;
+    int r = 0;
+
+    atomic_fetch_add_explicit(&qp->passes, 1, memory_order_relaxed);
+    if (qp->fd < 0)
+        return false;
+    if (rx->ended)
+        return discard(qp);
+    for (int round = 0; round < SOFT_RX_ROUNDS; round++) {
+        int got = fill(qp);
+
+        if (got <= 0) {
+            r = got;
+            break;
+        }
+        productive = true;
+        r = parse(qp);
+        if (r < 0 || got == 2)
+            break;
+    }
+    if (!rx->ended) {
+        int t = settle(qp);
+
+        if (t < 0)
+            transmit_failed(qp, t);
+        else if (r < 0)
+            soft_qp_fail_locked(qp, 0, 0, false);
+        else if (atomic_load_explicit(&qp->send_cq->failed, memory_order_relaxed) ||
+                 atomic_load_explicit(&qp->recv_cq->failed, memory_order_relaxed))
+            soft_qp_fail_locked(qp, 0, 0, false);
+    }
+    if (rx->one_sided >= ONE_SIDED_MAX && !rx->ended) {
+        rx->one_sided = ONE_SIDED_MAX / 2;
+        pthread_mutex_lock(&qp->tx_lock);
+        if (qp->owner != SOFT_OWNER_WORKER)
+            soft_qp_undelegate(qp);
+        pthread_mutex_unlock(&qp->tx_lock);
+    }
+    return productive;
+}
+
+/*
+ * Receive on behalf of the calling thread. wait: the worker, which must get its turn; an
+ * application thread leaves it to whoever is at it already. Returns whether data was received.
+ */
+bool soft_rx_drive(struct soft_qp *qp, bool wait)
+{
+    uint32_t before;
+    bool productive;
+
+    if (wait)
+        pthread_mutex_lock(&qp->rx_lock);
+    else if (pthread_mutex_trylock(&qp->rx_lock) != 0)
+        return false;
+    before = qp->rx.completions;
+    productive = soft_rx_pass(qp);
+    if (wait && qp->rx.completions != before) {
+        atomic_store_explicit(&qp->polls, 0, memory_order_relaxed);
+        atomic_store_explicit(&qp->send_cq->delegate_hint, qp->handle, memory_order_relaxed);
+        atomic_store_explicit(&qp->recv_cq->delegate_hint, qp->handle, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&qp->rx_lock);
+    return productive;
+}
