@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* extent -- protection domains with volume memory, and the extents registered in them */
+#include "extent.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device.h"
+#include "log.h"
+#include "size.h"
+#include "verbs.h"
+#include "volume.h"
+
+uint64_t extent_count(uint64_t size, uint64_t extent_size)
+{
+    return size / extent_size + (size % extent_size != 0);
+}
+
+static struct domain *find_shared(struct device *device, struct volume *volume)
+{
+    struct domain *d = volume->readers;
+
+    while (d && d->device != device)
+        d = d->next;
+    return d;
+}
+
+int domain_get(struct device *device, struct volume *volume, uint64_t extent_size, bool shared,
+               struct counters *counters, struct domain **out)
+{
+    struct domain *d = shared ? find_shared(device, volume) : NULL;
+    int rc;
+
+    if (d) {
+        d->sessions++;
+        *out = d;
+        return 0;
+    }
+    d = calloc(1, sizeof(*d));
+    if (!d)
+        return -ENOMEM;
+    d->device = device;
+    d->volume = volume;
+    d->shared = shared;
+    d->sessions = 1;
+    d->extent_size = extent_size;
+    d->extent_count = extent_count(volume->size, extent_size);
+    d->counters = counters;
+    d->extents = calloc(d->extent_count, sizeof(*d->extents));
+    if (!d->extents) {
+        rc = -ENOMEM;
+        goto fail;
+    }
+    d->pd = ibv_alloc_pd(device->verbs);
+    if (!d->pd) {
+        rc = -errno;
+        goto fail;
+    }
+    if (shared) {
+        d->next = volume->readers;
+        volume->readers = d;
+    }
+    *out = d;
+    return 0;
+
+fail:
+    free(d->extents);
+    free(d);
+    return rc;
+}
+
+void domain_put(struct domain *d)
+{
+    if (!d || --d->sessions)
+        return;
+    if (d->shared) {
+        struct domain **link = &d->volume->readers;
+
+        while (*link != d)
+            link = &(*link)->next;
+        *link = d->next;
+    }
+    if (ibv_dealloc_pd(d->pd))
+        log_warning("volume %s: its protection domain cannot be freed: %s", d->volume->name,
+                    strerror(errno));
+    free(d->extents);
+    free(d);
+}
+
+uint64_t *extent_set_create(uint64_t count)
+{
+    return calloc(count / 64 + 1, sizeof(uint64_t));
+}
+
+bool extent_is_held(const uint64_t *held, uint64_t index)
+{
+    return held[index / 64] >> (index % 64) & 1u;
+}
+
+static void say_why(const struct domain *d, uint64_t length, int error)
+{
+    char need[32], have[32];
+
+    if (error == ENOMEM && rblk_memlock_limit() != UINT64_MAX)
+        log_error("volume %s: %s cannot be registered: the limit of locked memory is %s; raise it "
+                  "(LimitMEMLOCK=infinity, ulimit -l unlimited), use a smaller --extent-size, or "
+                  "use --provider soft",
+                  d->volume->name, rblk_size_format(need, sizeof(need), length),
+                  rblk_size_format(have, sizeof(have), rblk_memlock_limit()));
+    else
+        log_error("volume %s: %s cannot be registered: %s", d->volume->name,
+                  rblk_size_format(need, sizeof(need), length), strerror(error));
+}
+
+/*
+ * Registers memory of the mapping with the access that file mappings allow on every kernel: never
+ * with LOCAL_WRITE, which kernels since 6.5 refuse. Kernels before 6.2 take every page for writing
+ * whatever is asked, and answer EFAULT for a read-only mapping: then it becomes writable, once.
+ */
+static struct ibv_mr *register_extent(struct domain *d, void *addr, size_t length)
+{
+    struct ibv_mr *mr = ibv_reg_mr(d->pd, addr, length, IBV_ACCESS_REMOTE_READ);
+    int rc;
+
+    if (mr || errno != EFAULT || d->volume->map_writable)
+        return mr;
+    rc = volume_map_writable(d->volume);
+    if (rc) {
+        errno = -rc;
+        return NULL;
+    }
+    log_info(
+        "volume %s: this kernel registers only writable mappings (before Linux 6.2), so holes of "
+        "the backing file get allocated as they are read",
+        d->volume->name);
+    return ibv_reg_mr(d->pd, addr, length, IBV_ACCESS_REMOTE_READ);
+}
+
+int extent_hold(struct domain *d, uint64_t index, uint64_t *held, struct rblk_extent_entry *entry)
+{
+    struct extent *e = &d->extents[index];
+    uint64_t start = index * d->extent_size;
+    uint64_t left = d->volume->size - start;
+    uint64_t length = left < d->extent_size ? left : d->extent_size;
+    char *addr = (char *)d->volume->map + start;
+
+    if (!e->mr) {
+        e->mr = register_extent(d, addr, (size_t)length);
+        if (!e->mr) {
+            int error = errno;
+
+            say_why(d, length, error);
+            return -error;
+        }
+        counter_add(&d->counters->extents_mapped, 1);
+        counter_add(&d->counters->extent_bytes, length);
+    }
+    if (!extent_is_held(held, index)) {
+        held[index / 64] |= (uint64_t)1 << (index % 64);
+        e->holders++;
+    }
+    entry->addr = (uint64_t)(uintptr_t)addr;
+    entry->length = length;
+    entry->rkey = e->mr->rkey;
+    return 0;
+}
+
+void extent_drop(struct domain *d, uint64_t index, uint64_t *held)
+{
+    struct extent *e = &d->extents[index];
+    uint64_t length = e->mr->length;
+
+    held[index / 64] &= ~((uint64_t)1 << (index % 64));
+    if (--e->holders)
+        return;
+    if (ibv_dereg_mr(e->mr))
+        log_warning("volume %s: an extent cannot be deregistered: %s", d->volume->name,
+                    strerror(errno));
+    e->mr = NULL;
+    counter_sub(&d->counters->extents_mapped, 1);
+    counter_sub(&d->counters->extent_bytes, length);
+}
+
+void extent_drop_all(struct domain *d, uint64_t *held)
+{
+    for (uint64_t word = 0; word <= d->extent_count / 64; word++)
+        while (held[word])
+            extent_drop(d, word * 64 + (uint64_t)__builtin_ctzll(held[word]), held);
+}
