@@ -10,6 +10,16 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+/*
+ * Destroyed channels, the last few. Programs such as rping destroy a channel while a thread of theirs
+ * is about to wait on it again; with librdmacm that thread sleeps until the process ends, and so it
+ * does here, without touching freed memory.
+ */
+#define RETIRED_CHANNELS 64u
+static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER; /* the next two */
+static struct soft_event_channel *retired[RETIRED_CHANNELS];
+static unsigned int retired_next;
+
 /* man rdma_create_event_channel. */
 struct rdma_event_channel *rdma_create_event_channel(void)
 {
@@ -35,13 +45,20 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 /* man rdma_destroy_event_channel: all its ids are destroyed, so it holds no event. */
 void rdma_destroy_event_channel(struct rdma_event_channel *rdma_channel)
 {
-    struct soft_event_channel *channel = (struct soft_event_channel *)rdma_channel;
+    struct soft_event_channel *channel = (struct soft_event_channel *)rdma_channel, *oldest;
 
     if (channel == NULL)
         return;
     close(channel->ibv.fd);
-    pthread_mutex_destroy(&channel->lock);
-    free(channel);
+    pthread_mutex_lock(&retired_lock);
+    atomic_store(&channel->retired, true);
+    oldest = retired[retired_next];
+    retired[retired_next] = channel;
+    retired_next = (retired_next + 1) % RETIRED_CHANNELS;
+    pthread_mutex_unlock(&retired_lock);
+    if (oldest != NULL)
+        pthread_mutex_destroy(&oldest->lock);
+    free(oldest);
 }
 
 /* A new event for id, not yet queued. NULL when out of memory. */
@@ -194,8 +211,13 @@ int rdma_get_cm_event(struct rdma_event_channel *rdma_channel, struct rdma_cm_ev
         return soft_errno(EIO);
     for (;;) {
         struct pollfd wait = {.fd = channel->ibv.fd, .events = POLLIN};
-        struct soft_cm_event *first = pop(channel);
+        struct soft_cm_event *first;
 
+        if (atomic_load(&channel->retired)) {
+            poll(NULL, 0, -1);
+            continue;
+        }
+        first = pop(channel);
         if (first != NULL) {
             *event = &first->ibv;
             return 0;
