@@ -180,8 +180,10 @@ static int answer_init(struct frontend *f, char *err, size_t errlen)
     int fd = fuse_session_fd(f->session), rc = 0;
     char *memory = malloc(KERNEL_REQUEST_MAX);
 
-    if (!memory)
+    if (!memory) {
+        snprintf(err, errlen, "%s: out of memory", f->mountpoint);
         return -ENOMEM;
+    }
     while (rc == 0 && !f->initialised) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         struct fuse_buf buf = {.mem = memory};

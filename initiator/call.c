@@ -122,10 +122,11 @@ int rblk_call_post(struct rblk_conn *conn, struct rblk_call *call, size_t len)
         call->sent_ns = rblk_now_ns();
         rc = post_send(conn, WR_MESSAGE | (uint64_t)(call - conn->call), call->message, len);
     }
+    /* Otherwise the slot stays its owner's, who ends the call. */
     if (rc == 0)
         call->sending = true;
     else
-        call->state = RBLK_CALL_FREE;
+        call->state = RBLK_CALL_RESERVED;
     pthread_mutex_unlock(&conn->lock);
     if (rc)
         rblk_conn_fail(conn, -EIO, "%s: cannot send a control message: %s", conn->address,

@@ -432,7 +432,11 @@ static int connect_steps(struct rblk *h, bool with_volume, bool *attached)
     if (rc)
         return rc;
     *attached = true;
-    return open_queues(h, deadline);
+    rc = open_queues(h, deadline);
+    /* It may have failed since the last answer that was waited for. */
+    if (rc == 0 && rblk_conn_failed(h->conn))
+        rc = rblk_fail(h, rblk_conn_failed(h->conn), "%s", h->conn->failure_text);
+    return rc;
 }
 
 static int connect_uri(struct rblk *h, const char *text, bool with_volume)

@@ -150,6 +150,14 @@ static uint8_t read_limit(struct rblk_queue *q)
     return reads ? (uint8_t)reads : 1;
 }
 
+/* A queue of a writer without staging memory and without in-message data could write nothing. */
+static bool can_write(const struct rblk_queue *q, const struct rblk_accept *grant)
+{
+    bool read_only = q->h->options.mode == RBLK_MODE_RO || (q->h->volume.flags & RBLK_VOLUME_RO);
+
+    return read_only || grant->staging_len != 0 || q->max_inline != 0;
+}
+
 /* Takes over what the target granted in its answer. */
 static int take_grant(struct rblk_queue *q)
 {
@@ -160,7 +168,7 @@ static int take_grant(struct rblk_queue *q)
     if (rblk_accept_decode(&grant, ep->private_data, ep->private_len) ||
         grant.kind != RBLK_KIND_IO || grant.queue_depth == 0 || grant.queue_depth > q->depth ||
         grant.staging_len % RBLK_STAGING_GRANULE != 0 ||
-        grant.staging_addr > UINT64_MAX - grant.staging_len)
+        grant.staging_addr > UINT64_MAX - grant.staging_len || !can_write(q, &grant))
         return rblk_fail(q->h, -EPROTO,
                          "%s: the answer to queue %u breaks the protocol; do both ends have the "
                          "same version?",
@@ -387,9 +395,12 @@ uint64_t rblk_link_stalled_ns(struct rblk_queue *q, uint64_t now_ns)
     if (q->state != RBLK_QUEUE_LIVE || q->progress != q->stalled_progress ||
         (q->free_slots == q->depth && q->sq_completed >= q->sq_read && !q->parked.head)) {
         q->stalled_progress = q->progress;
+        q->stalled_since_ns = 0;
+    } else if (q->stalled_since_ns == 0) {
+        /* Counted from here, because the work may have begun a moment ago. */
         q->stalled_since_ns = now_ns;
     }
-    stalled = now_ns - q->stalled_since_ns;
+    stalled = q->stalled_since_ns ? now_ns - q->stalled_since_ns : 0;
     finished = q->done.head != NULL;
     pthread_mutex_unlock(&q->lock);
     if (finished)

@@ -169,7 +169,7 @@ struct rblk_queue {
     unsigned int events_unacked;
 
     /* Control thread only: for finding a queue that makes no progress. */
-    uint64_t stalled_progress, stalled_since_ns;
+    uint64_t stalled_progress, stalled_since_ns; /* since: 0 when it was not found stalled */
 
     /* Synchronous calls (sync.c), under sync_lock. */
     pthread_mutex_t sync_lock;

@@ -96,13 +96,16 @@ out:
     return rc;
 }
 
-static bool in_use(struct rblk *h, unsigned int i)
+/* Shows the region's address to the queues' next requests, or hides it with NULL. True when requests
+ * in flight use the region. */
+static bool show(struct rblk *h, unsigned int i, const uint8_t *addr)
 {
     bool used = false;
 
-    for (unsigned int n = 0; n < h->queue_count && !used; n++) {
+    for (unsigned int n = 0; n < h->queue_count; n++) {
         pthread_mutex_lock(&h->queue[n]->lock);
-        used = h->queue[n]->region[i].users != 0;
+        h->queue[n]->region[i].addr = addr;
+        used |= h->queue[n]->region[i].users != 0;
         pthread_mutex_unlock(&h->queue[n]->lock);
     }
     return used;
@@ -120,7 +123,8 @@ int rblk_unregister(struct rblk *h, void *addr)
         ;
     if (i == RBLK_REGIONS_MAX) {
         rc = rblk_fail(h, -EINVAL, "no memory region is registered at %p", addr);
-    } else if (in_use(h, i)) {
+    } else if (show(h, i, NULL)) {
+        show(h, i, h->region[i].addr);
         rc = rblk_fail(h, -EBUSY, "requests in flight use the memory region at %p; wait for them",
                        addr);
     } else {

@@ -204,6 +204,12 @@ int rblk_write_complete(struct rblk_queue *q, const uint8_t *message, size_t len
     if (rblk_completion_decode(&completion, message, len) || completion.slot >= q->depth ||
         !q->slot[completion.slot].used)
         return -EPROTO;
+    /*
+     * What was acknowledged and not flushed is lost. A target that restarts has ended the
+     * connection, so this does not happen; if it does, the next flush must not succeed.
+     */
+    if (completion.write_verifier != q->h->volume.write_verifier)
+        return -EPROTO;
     slot = &q->slot[completion.slot];
     r = slot->request;
     if (slot->staging_units)

@@ -119,9 +119,25 @@ static void submit(struct request *request)
     q->ring_operations++;
 }
 
+/*
+ * A sync that succeeded proves nothing when another one on the volume has failed: the kernel tells
+ * of a failed write-back once for each descriptor, so the failure that concerned this sync's data
+ * may have been told to the other.
+ */
+static enum rblk_status durable(struct queue *q)
+{
+    return volume_has_failed(q->volume) ? RBLK_STATUS_FAILED : RBLK_STATUS_OK;
+}
+
+/* The operation did not happen, which is no failure of what is below the file. */
+static bool not_done(int result)
+{
+    return result == -EAGAIN || result == -EINTR;
+}
+
 static bool may_retry(struct request *request, int result)
 {
-    return (result == -EAGAIN || result == -EINTR) && request->retries++ < RETRIES_MAX;
+    return not_done(result) && request->retries++ < RETRIES_MAX;
 }
 
 static void flush_done(struct request *request, int result)
@@ -135,7 +151,7 @@ static void flush_done(struct request *request, int result)
         return;
     }
     counter_add(&q->reactor->counters.flushes, 1);
-    finish(request, RBLK_STATUS_OK);
+    finish(request, durable(q));
 }
 
 static void write_done(struct request *request, int result)
@@ -160,7 +176,7 @@ static void write_done(struct request *request, int result)
     counter_add(&counters->write_bytes, request->length);
     if (request->flags & RBLK_CMD_FUA)
         counter_add(&counters->fua_writes, 1);
-    finish(request, RBLK_STATUS_OK);
+    finish(request, request->flags & RBLK_CMD_FUA ? durable(q) : RBLK_STATUS_OK);
 }
 
 void io_ring_done(struct request *request, int result)
@@ -175,8 +191,9 @@ void io_ring_done(struct request *request, int result)
     }
     if (!alive) {
         /* Nobody is left to be told, but a failed sync concerns the whole volume. */
-        if (result < 0 && (request->opcode == RBLK_OP_FLUSH ||
-                           ((request->flags & RBLK_CMD_FUA) && result == -EIO)))
+        if (result < 0 && !not_done(result) &&
+            (request->opcode == RBLK_OP_FLUSH ||
+             ((request->flags & RBLK_CMD_FUA) && result == -EIO)))
             sync_failed(q, -result);
         return;
     }

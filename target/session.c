@@ -17,17 +17,22 @@
 
 #define MAX_IO (1u << 20) /* one write leaves room for others in the staging memory */
 
-/* Who stands in the way of attaching: 0 nobody, -EAGAIN only ending sessions, -EBUSY somebody. */
+/*
+ * Who stands in the way of attaching: 0 nobody, -EAGAIN only ending sessions, -EBUSY somebody. A writer waits for
+ * the end of every session that could write, a shared one too: it may be the same client's last one,
+ * whose late writes must not land on what it writes now.
+ */
 static int check_lock(const struct target *t, const struct volume *v, enum rblk_attach_mode mode)
 {
     int rc = 0;
 
     for (const struct session *s = t->sessions; s; s = s->next) {
-        if (s->volume != v || !volume_modes_conflict(s->mode, mode))
+        if (s->volume != v)
             continue;
-        if (!s->ending)
+        if (!s->ending && volume_modes_conflict(s->mode, mode))
             return -EBUSY;
-        rc = -EAGAIN;
+        if (s->ending && s->mode != RBLK_ATTACH_RO && mode != RBLK_ATTACH_RO)
+            rc = -EAGAIN;
     }
     return rc;
 }

@@ -177,6 +177,66 @@ static int explain(char *text, enum rdma_cm_event_type event, int status, const 
     return rc;
 }
 
+/* -- a queue without a connection ---------------------------------------------------------------
+ */
+
+static struct rblk_queue *live_queue(void)
+{
+    struct rblk_queue *q;
+
+    ck_assert_int_eq(rblk_queue_create(&q, h, 0), 0);
+    q->state = RBLK_QUEUE_LIVE;
+    q->depth = q->free_slots = 1;
+    return q;
+}
+
+START_TEST(a_stall_is_counted_from_where_it_is_found)
+{
+    struct rblk_queue *q = live_queue();
+
+    /* Work under way at the very first look, then progress, then rest. */
+    q->free_slots = 0;
+    ck_assert_uint_eq(rblk_link_stalled_ns(q, 1000000), 0);
+    ck_assert_uint_eq(rblk_link_stalled_ns(q, 1000500), 500);
+    q->progress++;
+    ck_assert_uint_eq(rblk_link_stalled_ns(q, 2000000), 0);
+    q->free_slots = 1;
+    ck_assert_uint_eq(rblk_link_stalled_ns(q, 3000000), 0);
+    /* Work that began after a long rest, a moment before the look. */
+    q->free_slots = 0;
+    ck_assert_uint_eq(rblk_link_stalled_ns(q, 900000000), 0);
+    ck_assert_uint_eq(rblk_link_stalled_ns(q, 900000700), 700);
+    q->state = RBLK_QUEUE_DEAD;
+    rblk_queue_free(q);
+}
+END_TEST
+
+START_TEST(another_write_verifier_is_not_passed_over)
+{
+    struct rblk_queue *q = live_queue();
+    struct rblk_request *r = &q->request[0];
+    struct rblk_completion m = {.write_verifier = 8};
+    uint8_t message[RBLK_COMPLETION_LEN];
+
+    h->volume.write_verifier = 7;
+    r->state = RBLK_REQUEST_ISSUED;
+    r->region = -1;
+    r->outstanding = 1;
+    q->slot[0] = (struct rblk_slot){.used = true, .request = r};
+    q->free_slots = 0;
+    rblk_completion_encode(message, &m);
+    ck_assert_int_eq(rblk_write_complete(q, message, sizeof(message)), -EPROTO);
+    ck_assert_int_eq(r->state, RBLK_REQUEST_ISSUED);
+    m.write_verifier = 7;
+    rblk_completion_encode(message, &m);
+    ck_assert_int_eq(rblk_write_complete(q, message, sizeof(message)), 0);
+    ck_assert_int_eq(r->state, RBLK_REQUEST_DONE);
+    ck_assert_int_eq(rblk_write_complete(q, message, sizeof(message)), -EPROTO);
+    q->state = RBLK_QUEUE_DEAD;
+    rblk_queue_free(q);
+}
+END_TEST
+
 START_TEST(a_failed_connection_is_explained)
 {
     struct rblk_reject version = {.version = 7, .status = RBLK_STATUS_VERSION};
@@ -221,6 +281,8 @@ static Suite *handle_suite(void)
     tcase_add_test(tcase, error_texts_belong_to_thread_and_handle);
     tcase_add_test(tcase, reads_split_by_extent_and_max_io);
     tcase_add_test(tcase, writes_split_by_max_io);
+    tcase_add_test(tcase, a_stall_is_counted_from_where_it_is_found);
+    tcase_add_test(tcase, another_write_verifier_is_not_passed_over);
     tcase_add_test(tcase, a_failed_connection_is_explained);
     suite_add_tcase(suite, tcase);
     return suite;

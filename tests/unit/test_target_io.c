@@ -5,6 +5,8 @@
  */
 #include "test_target_client.h"
 
+#include "target/io.h"
+#include "target/reactor.h"
 #include "target/volume.h"
 
 static struct client *control, *queue;
@@ -211,6 +213,57 @@ START_TEST(a_failed_volume_refuses_writes_and_flushes)
     ck_assert_int_eq(client_command(q, &flush, NULL), RBLK_STATUS_OK);
     client_close(c);
     client_close(q);
+}
+END_TEST
+
+/* The end of an operation that io_uring has done without an error: the status that is answered. */
+static unsigned int status_of_done(struct volume *v, uint8_t opcode, uint8_t flags)
+{
+    static struct reactor reactor;
+    struct reply reply = {0};
+    uint16_t repost = 0;
+    struct queue q = {.reactor = &reactor,
+                      .volume = v,
+                      .depth = 1,
+                      .state = QUEUE_SERVING,
+                      .replies = &reply,
+                      .reposts = &repost,
+                      .ring_operations = 1};
+    struct request request = {.queue = &q, .opcode = opcode, .flags = flags, .length = 512};
+
+    reactor.dirty = NULL;
+    io_ring_done(&request, opcode == RBLK_OP_FLUSH ? 0 : 512);
+    ck_assert_uint_eq(q.reply_count, 1);
+    return reply.status;
+}
+
+START_TEST(a_sync_beside_a_failed_one_is_not_believed)
+{
+    static struct volume v;
+
+    ck_assert_uint_eq(status_of_done(&v, RBLK_OP_FLUSH, 0), RBLK_STATUS_OK);
+    ck_assert_uint_eq(status_of_done(&v, RBLK_OP_WRITE, RBLK_CMD_FUA), RBLK_STATUS_OK);
+    ck_assert(volume_latch_failed(&v));
+    ck_assert_uint_eq(status_of_done(&v, RBLK_OP_FLUSH, 0), RBLK_STATUS_FAILED);
+    ck_assert_uint_eq(status_of_done(&v, RBLK_OP_WRITE, RBLK_CMD_FUA), RBLK_STATUS_FAILED);
+    /* It promised nothing about stable storage, and it was done. */
+    ck_assert_uint_eq(status_of_done(&v, RBLK_OP_WRITE, 0), RBLK_STATUS_OK);
+}
+END_TEST
+
+START_TEST(a_dead_client_latches_real_failures_only)
+{
+    static char path[] = "disk.img";
+    static struct volume v = {.name = "disk", .path = path};
+    struct queue q = {.volume = &v, .state = QUEUE_DRAINING, .ring_operations = 3};
+    struct request request = {.queue = &q, .opcode = RBLK_OP_FLUSH};
+
+    io_ring_done(&request, -EINTR);
+    io_ring_done(&request, -EAGAIN);
+    ck_assert(!volume_has_failed(&v));
+    io_ring_done(&request, -EIO);
+    ck_assert(volume_has_failed(&v));
+    ck_assert_uint_eq(q.ring_operations, 0);
 }
 END_TEST
 
@@ -443,6 +496,8 @@ static Suite *suite(void)
     tcase_add_test(t, readers_may_not_write);
     tcase_add_test(t, readers_share_registrations);
     tcase_add_test(t, a_failed_volume_refuses_writes_and_flushes);
+    tcase_add_test(t, a_sync_beside_a_failed_one_is_not_believed);
+    tcase_add_test(t, a_dead_client_latches_real_failures_only);
     tcase_add_test(t, a_hostile_queue_harms_only_itself);
     tcase_add_test(t, a_guessed_key_of_another_client_is_refused);
     tcase_add_test(t, volume_memory_cannot_be_written_by_rdma);

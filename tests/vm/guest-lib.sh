@@ -17,6 +17,12 @@ network() {
     ip address add "${1:-$address/24}" dev eth0
 }
 
+# user_network: QEMU's user networking; the host is 10.0.2.2
+user_network() {
+    network 10.0.2.15/24
+    ip route add default via 10.0.2.2
+}
+
 # rdma_device rxe|siw [NETDEV]: one RDMA device on NETDEV (default: a dummy with 10.99.0.1), active.
 # Its address is left in $RDMA_ADDRESS.
 rdma_device() {
