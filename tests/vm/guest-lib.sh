@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 set -euo pipefail
 
-export PATH=/rblk/bin:/rblk/tests:$PATH
+export PATH=/rblk/bin:/rblk/tests:$PATH LD_LIBRARY_PATH=/rblk/lib
 
 fail() {
     echo "FAIL: $*"
