@@ -44,7 +44,7 @@ struct soft_event_channel {
     struct rdma_event_channel ibv; /* fd: eventfd, readable while events are queued */
     pthread_mutex_t lock;          /* all below */
     struct soft_cm_event *head, *tail;
-    atomic_bool retired;           /* destroyed by the application */
+    atomic_bool retired; /* destroyed by the application */
 };
 
 #define SOFT_MPA_BUFFER (IWARP_MPA_FIXED + IWARP_MPA_PRIVATE_MAX)

@@ -60,15 +60,17 @@ done
 # io_fails MODE COMMAND...: the mount works, the I/O ends with an error in time, the mount can go.
 io_fails()
 {
-    local mode=$1 status=0
+    local mode=$1 status=0 process
     shift
     listener "$mode"
     mount_disk "$URI/disk" "$TEST_DIR/mnt" --timeout 2
+    process=$(mount_process "$TEST_DIR/mnt")
     # At once: a queue on which nothing moves is given up after 12 seconds anyway (6 time-outs).
     timeout -k 5 9 "$@" >io.out 2>&1 || status=$?
     [ "$status" -ne 0 ] || fail "$mode: \"$*\" succeeded"
     [ "$status" -ne 124 ] || fail "$mode: \"$*\" hung"
     grep -q 'Input/output error' io.out || fail "$mode: $(cat io.out)"
+    is_running "$process" || fail "$mode: the mount process died of it"
     # After a write that failed there is something to flush, which fails, too: then it says so.
     timeout -k 5 30 rblk unmount "$TEST_DIR/mnt" >>io.out 2>&1 || grep -q 'mnt: the flush' io.out ||
         fail "$mode: unmount: $(cat io.out)"
@@ -77,11 +79,19 @@ io_fails()
     unlisten
 }
 
-for mode in good extent-short extent-wrong extent-other; do
-    io_fails "$mode" dd "if=$TEST_DIR/mnt/disk" of=/dev/null bs=4096 count=1 iflag=direct
+# Without a fault reads and writes work, so what fails below fails because of the fault.
+read_block=(dd "if=$TEST_DIR/mnt/disk" of=/dev/null bs=4096 count=1 iflag=direct status=none)
+write_block=(dd if=/dev/zero "of=$TEST_DIR/mnt/disk" bs=512 count=16 oflag=direct conv=notrunc status=none)
+listener good
+mount_disk "$URI/disk" "$TEST_DIR/mnt"
+timeout 20 "${read_block[@]}" || fail "reading from the fake target without a fault fails"
+timeout 20 "${write_block[@]}" || fail "writing to the fake target without a fault fails"
+unmount_disk "$TEST_DIR/mnt"
+unlisten
+
+for mode in extent-short extent-wrong extent-other; do
+    io_fails "$mode" "${read_block[@]}"
 done
-for mode in completion-slot completion-short completion-status; do
-    io_fails "$mode" dd if=/dev/zero "of=$TEST_DIR/mnt/disk" bs=4096 count=1 oflag=direct conv=notrunc
+for mode in completion-slot completion-short completion-status completion-twice; do
+    io_fails "$mode" "${write_block[@]}"
 done
-io_fails completion-twice dd if=/dev/zero "of=$TEST_DIR/mnt/disk" bs=4096 count=16 oflag=direct \
-    conv=notrunc

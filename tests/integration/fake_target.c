@@ -5,7 +5,8 @@
  *   fake_target MODE HOST PORT
  *
  * Modes tcp-* speak plain TCP; the others are a rblk target with one fault (see `faults`). It says
- * "listening" when it is ready. "good" has no fault: a volume of 1 MiB whose reads fail.
+ * "listening" when it is ready. "good" has no fault: a volume of 1 MiB that reads as zeros, and takes
+ * writes of up to 2 KiB without keeping them.
  */
 #include <poll.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 
 #define CLIENTS_MAX 32
 #define VOLUME_SIZE (1u << 20)
+#define INLINE_MAX 2048 /* bytes; the receives of a peer are too short for the usual 8 KiB */
 
 enum fault {
     GOOD,
@@ -103,6 +105,7 @@ static volatile sig_atomic_t ended;
 static enum fault fault;
 static struct peer clients[CLIENTS_MAX];
 static bool is_queue[CLIENTS_MAX];
+static struct ibv_mr *volume; /* in the protection domain that all connections share */
 
 static void end(int number)
 {
@@ -231,6 +234,10 @@ static void connect_request(struct rdma_cm_id *id, const void *data, size_t leng
     clients[i].id = id;
     if (peer_prepare(&clients[i]) != 0)
         helper_fail("no queue pair: %s", strerror(errno));
+    if (volume == NULL)
+        volume = ibv_reg_mr(id->pd, calloc(1, VOLUME_SIZE), VOLUME_SIZE, IBV_ACCESS_REMOTE_READ);
+    if (volume == NULL)
+        helper_fail("no memory region: %s", strerror(errno));
     length = accept_data(&asked, answer);
     rblk_conn_param(&param, 16, 16, length > 0 ? answer : NULL, (uint8_t)length);
     if (rdma_accept(id, &param) != 0)
@@ -267,7 +274,7 @@ static size_t attach_reply(unsigned char *out, uint64_t tag)
         .max_queues = 4,
         .max_queue_depth = 64,
         .max_io = 1u << 20,
-        .max_inline = 8192,
+        .max_inline = INLINE_MAX,
         .max_reads = 16,
     };
 
@@ -303,8 +310,8 @@ static size_t extent_reply(unsigned char *out, uint64_t tag)
 
     m.count = 1;
     m.first = fault == EXTENT_OTHER ? 7 : 0;
-    m.entry[0].addr = 1u << 30;
-    m.entry[0].rkey = 0x51515100;
+    m.entry[0].addr = (uintptr_t)volume->addr;
+    m.entry[0].rkey = fault == EXTENT_WRONG ? volume->rkey ^ 0x5a00 : volume->rkey;
     m.entry[0].length = fault == EXTENT_SHORT ? 512 : VOLUME_SIZE;
     return rblk_extent_map_reply_encode(out, tag, &m);
 }
@@ -426,6 +433,12 @@ static int rdma_serve(const struct sockaddr_storage *address)
     }
     for (unsigned int i = 0; i < CLIENTS_MAX; i++)
         peer_close(&clients[i]);
+    if (volume != NULL) {
+        void *memory = volume->addr;
+
+        ibv_dereg_mr(volume);
+        free(memory);
+    }
     rdma_destroy_id(listener);
     rdma_destroy_event_channel(channel);
     return 0;
