@@ -18,6 +18,9 @@
 #define DEFAULT_SPIN_US 50
 #define SPIN_US_MAX 1000
 
+/* From so many CPUs on there are two queues unless told otherwise. */
+#define QUEUES_2_CPUS 4
+
 /* Buffer pools of all queues together: with the request buffers it keeps the process below 64 MiB.
  */
 #define POOL_TOTAL (32u << 20)
@@ -34,7 +37,7 @@ const char fuse_options_help[] =
     "\n"
     "      --ro               attach read-only\n"
     "      --shared           attach together with other writers\n"
-    "      --queues N         I/O queues, one thread each (default: 2, or 1 on one CPU)\n"
+    "      --queues N         I/O queues, one thread each (default: 2, or 1 below 4 CPUs)\n"
     "      --queue-depth N    commands in flight on a queue, 1 to 256 (default 64)\n"
     "      --pool-size SIZE   buffer pool of a queue, 2M to 64M (default: 32M in all)\n"
     "      --timeout SECONDS  for connecting and for control requests (default 10)\n"
@@ -284,8 +287,9 @@ static unsigned int cpu_count(void)
 
 static void set_defaults(struct fuse_options *o)
 {
+    /* A second worker competes with the application and the provider for the CPU where there are few. */
     if (o->queues == 0)
-        o->queues = cpu_count() > 1 ? 2 : 1;
+        o->queues = cpu_count() < QUEUES_2_CPUS ? 1 : 2;
     if (o->pool_size == 0) {
         o->pool_size = POOL_TOTAL / o->queues;
         o->pool_size -= o->pool_size % 4096;

@@ -12,7 +12,7 @@ size=$(scaled 64)m
 jobs=4
 truncate -s $((jobs * 64))M disk
 start_target "disk=$TEST_DIR/disk"
-mount_disk "$TARGET_URI/disk" "$TEST_DIR/mnt"
+mount_disk "$TARGET_URI/disk" "$TEST_DIR/mnt" --queues 2
 
 # verified_job NAME ARGUMENTS...: four jobs side by side on the disk, each with a span of its own.
 verified_job()

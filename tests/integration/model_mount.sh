@@ -24,7 +24,7 @@ one_size()
     cp --sparse=auto "disk.$size" "model.$size"
     start_target -n "size.$size" "disk=$TEST_DIR/disk.$size"
     for round in 1 2; do
-        mount_disk "$TARGET_URI/disk" "$place"
+        mount_disk "$TARGET_URI/disk" "$place" --queues $round # one worker, then two
         assert_equal "$(stat -c %s "$place/disk")" "$size" "size of the disk"
         timeout 100 model_mount run -s $((TEST_SEED + round)) -n "$operations" -t "$3" \
             "$place/disk" "model.$size"
