@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,13 @@
 #include <unistd.h>
 #include <uuid/uuid.h>
 
+#include "clock.h"
+
 #define IDENTITY_XATTR "user.rblk.uuid"
+
+/* How long a lock that somebody else holds is waited for. */
+#define LOCK_WAIT_MS 3000
+#define LOCK_PAUSE_MS 20
 
 /* Name space of identities made from a name and a file (RFC 4122 section 4.3, version 5). */
 static const uuid_t identity_space = {0x6b, 0x2e, 0x0d, 0x5c, 0x93, 0x51, 0x4f, 0x0a,
@@ -107,11 +114,19 @@ static int find_size(struct volume *v, const struct stat *st, char *err, size_t 
 
 /*
  * flock(2) rather than fcntl locks: it can be exclusive on a read-only descriptor, and it belongs
- * to the open file, so it also catches one file given under two names.
+ * to the open file, so it also catches one file given under two names. The kernel takes an io_uring
+ * apart some time after its process has ended, and until then the file of a killed target stays
+ * locked: a restart right after it has to wait.
  */
 static int lock_file(struct volume *v, char *err, size_t errlen)
 {
-    if (flock(v->fd, LOCK_EX | LOCK_NB) == 0)
+    uint64_t deadline = rblk_deadline_ms(LOCK_WAIT_MS);
+    int rc;
+
+    while ((rc = flock(v->fd, LOCK_EX | LOCK_NB)) < 0 && errno == EWOULDBLOCK &&
+           rblk_deadline_left_ms(deadline) > 0)
+        poll(NULL, 0, LOCK_PAUSE_MS);
+    if (rc == 0)
         return 0;
     if (errno == EWOULDBLOCK)
         return fail(v, err, errlen, -EBUSY,
@@ -202,8 +217,10 @@ void volume_close(struct volume *v)
         return;
     if (v->map)
         munmap(v->map, (size_t)v->size);
-    if (v->fd >= 0)
+    if (v->fd >= 0) {
+        flock(v->fd, LOCK_UN); /* not only when the kernel has let go of the last reference */
         close(v->fd);
+    }
     free(v->path);
     v->map = NULL;
     v->path = NULL;
