@@ -3,10 +3,13 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "target/volume.h"
@@ -98,6 +101,28 @@ START_TEST(one_file_is_served_once)
 }
 END_TEST
 
+/* As after a kill: the kernel lets go of the file some time after the process has ended. */
+START_TEST(a_lock_that_is_about_to_go_is_waited_for)
+{
+    struct volume v;
+    pid_t child;
+    int fd;
+
+    create(4096);
+    fd = open(path, O_RDWR);
+    ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+    child = fork();
+    if (child == 0) {
+        poll(NULL, 0, 300);
+        _exit(0);
+    }
+    close(fd); /* the child's copy still holds the lock */
+    ck_assert_msg(open_declared(&v) == 0, "%s", err);
+    volume_close(&v);
+    waitpid(child, NULL, 0);
+}
+END_TEST
+
 START_TEST(the_identity_stays_with_file_and_name)
 {
     struct volume v;
@@ -171,6 +196,7 @@ static Suite *suite(void)
     tcase_add_test(t, sizes_are_exact);
     tcase_add_test(t, what_cannot_be_served_is_refused);
     tcase_add_test(t, one_file_is_served_once);
+    tcase_add_test(t, a_lock_that_is_about_to_go_is_waited_for);
     tcase_add_test(t, the_identity_stays_with_file_and_name);
     tcase_add_test(t, the_mapping_can_become_writable);
     tcase_add_test(t, failure_is_latched_once);
