@@ -213,6 +213,7 @@ int soft_cm_attach(struct soft_cm_id *id, bool passive)
         .ord = id->ord,
         .cm_handle = id->handle,
         .establish_on_first = passive && id->enhanced && id->v2.peer_to_peer,
+        .passive = passive,
     };
     struct soft_qp *qp = soft_qp_get(id->own_qp);
     int r;

@@ -491,6 +491,8 @@ int soft_qp_attach(struct soft_qp *qp, const struct soft_attach *attach)
     qp->ord = attach->ord < SOFT_MAX_RD_ATOMIC ? attach->ord : SOFT_MAX_RD_ATOMIC;
     qp->cm_handle = attach->cm_handle;
     qp->establish_on_first = attach->establish_on_first;
+    qp->tx.nudges = attach->passive ? 0 : SOFT_NUDGES;
+    qp->tx.nudge_ms = SOFT_NUDGE_MS;
     qp->fpdu_payload =
         soft_config.fpdu_payload != 0 ? soft_config.fpdu_payload : payload_of_segment_size(qp->fd);
     qp->owner = SOFT_OWNER_WORKER;

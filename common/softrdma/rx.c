@@ -242,8 +242,8 @@ static int begin_segment(struct soft_qp *qp)
 {
     struct soft_rx *rx = &qp->rx;
 
-    if (!rx->first_seen) {
-        rx->first_seen = true;
+    if (!atomic_load_explicit(&rx->first_seen, memory_order_relaxed)) {
+        atomic_store_explicit(&rx->first_seen, true, memory_order_relaxed);
         if (qp->establish_on_first)
             soft_cm_qp_first_fpdu(qp->cm_handle);
     }

@@ -96,6 +96,8 @@ enum {
     SOFT_IDLE_TICKS = 50,        /* a delegated socket idle so long goes back to its worker */
     SOFT_SLOW_TICK_MS = 50,      /* deadlines of handshakes, drains and lingers */
     SOFT_SPIN_US = 50,           /* default of RBLK_SOFTRDMA_SPIN_US */
+    SOFT_NUDGE_MS = 10,          /* silence after the initiator's first frame; doubles each time */
+    SOFT_NUDGES = 6,
 };
 
 /* ------------------------------------------------------------------------------------------
@@ -377,6 +379,10 @@ struct soft_tx {
     uint8_t terminate[IWARP_TERMINATE_MAX];
     uint32_t terminate_length;
     bool want_writable;
+    unsigned int nudges;   /* empty Writes that may still be sent, see soft_tx_nudge() */
+    unsigned int nudge_ms; /* silence before the next one */
+    uint64_t nudge_us;     /* when that is over; 0 = nothing has been sent yet, or all answered */
+    bool nudge_pending;    /* the next batch begins with one */
     bool closing;          /* rdma_disconnect: half-close when drained */
     uint32_t closing_tail; /* entries from here on are only to be flushed */
     bool closed;           /* our direction is shut */
@@ -407,7 +413,7 @@ struct soft_rx {
     uint32_t requests;    /* inbound reads queued in this pass */
     uint32_t completions; /* completions produced, ever */
     uint32_t one_sided;   /* FPDUs since the last completion */
-    bool first_seen;      /* an FPDU has arrived */
+    atomic_bool first_seen; /* an FPDU has arrived; also read without rx_lock */
     bool ended;           /* end of stream or discarding */
     uint8_t terminate[IWARP_TERMINATE_MAX];
     uint32_t terminate_length;
@@ -465,6 +471,7 @@ struct soft_attach {
     uint32_t ird, ord;
     uint32_t cm_handle;
     bool establish_on_first;
+    bool passive;
 };
 
 struct soft_qp *soft_qp_get(uint32_t handle);
@@ -488,6 +495,7 @@ int soft_tx_progress(struct soft_qp *qp);
 void soft_tx_retire(struct soft_qp *qp);
 void soft_tx_drop_holds(struct soft_qp *qp);
 bool soft_tx_drained(const struct soft_qp *qp);
+bool soft_tx_nudge(struct soft_qp *qp, uint64_t now_us);
 bool soft_rx_pass(struct soft_qp *qp);
 bool soft_rx_drive(struct soft_qp *qp, bool wait);
 void soft_complete_send(struct soft_qp *qp, const struct soft_send_wqe *wqe,

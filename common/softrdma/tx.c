@@ -391,6 +391,19 @@ static bool emit_terminate(struct soft_qp *qp)
     return true;
 }
 
+/* An empty Write: it names no region, and a receiver does not look at its STag. */
+static void emit_nudge(struct soft_qp *qp)
+{
+    struct soft_tx_batch *batch = qp->tx.batch;
+    uint8_t *header = batch->header + batch->header_used;
+    uint32_t length = iwarp_tagged_encode(header, IWARP_WRITE, true, 0, 0, 0);
+
+    batch->header_used += length;
+    add_own(batch, header, length);
+    add_trailer(qp, header, length, 0, NULL);
+    qp->tx.nudge_pending = false;
+}
+
 static bool inbound_waiting(const struct soft_qp *qp)
 {
     return atomic_load_explicit(&qp->inbound_tail, memory_order_acquire) !=
@@ -463,6 +476,8 @@ static void build(struct soft_qp *qp)
     struct soft_tx *tx = &qp->tx;
     struct soft_tx_batch *batch = tx->batch;
 
+    if (tx->nudge_pending && tx->current == SOFT_TX_NONE)
+        emit_nudge(qp);
     while (has_room(qp) && tx->error == 0) {
         if (tx->current == SOFT_TX_NONE && !begin(qp))
             break;
@@ -575,6 +590,45 @@ static void want_writable(struct soft_qp *qp, bool want)
     soft_qp_epoll_update(qp);
 }
 
+/* The initiator's first frame is out: from now on the peer's silence is watched. */
+static void expect_answer(struct soft_qp *qp)
+{
+    qp->tx.nudge_us = soft_now_us() + qp->tx.nudge_ms * 1000u;
+    soft_worker_tick_add(qp->worker, qp);
+}
+
+/*
+ * Kernel siw as the passive side sends its MPA reply before it has the socket call it for data
+ * (siw_accept, siw_qp_socket_assoc): a frame that arrives in between lies there unseen until more
+ * data comes, and both sides wait for ever. So while the peer has not said anything since the
+ * connection was made, an empty RDMA Write follows the first frame now and then; it is
+ * one of RFC 6581's ready-to-receive frames, and means nothing to a peer that is only slow.
+ * tx_lock held. Returns whether another look is needed; tx.error as after soft_tx_progress().
+ */
+bool soft_tx_nudge(struct soft_qp *qp, uint64_t now_us)
+{
+    struct soft_tx *tx = &qp->tx;
+
+    if (tx->nudge_us == 0)
+        return false;
+    if (tx->nudges == 0 || tx->closing ||
+        atomic_load_explicit(&qp->rx.first_seen, memory_order_relaxed) ||
+        atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS) {
+        tx->nudge_us = 0;
+        tx->nudges = 0;
+        return false;
+    }
+    if (now_us < tx->nudge_us)
+        return true;
+    tx->nudges--;
+    tx->nudge_ms *= 2;
+    tx->nudge_us = now_us + tx->nudge_ms * 1000u;
+    tx->nudge_pending = true;
+    if (!tx->want_writable)
+        soft_tx_progress(qp);
+    return true;
+}
+
 static void shut(struct soft_qp *qp)
 {
     qp->tx.closed = true;
@@ -611,6 +665,8 @@ int soft_tx_progress(struct soft_qp *qp)
             return r;
         }
         tx->sent = batch->sq_after;
+        if (tx->nudges == SOFT_NUDGES && tx->nudge_us == 0)
+            expect_answer(qp);
         budget -= batch->bytes < budget ? batch->bytes : budget;
         if (batch->terminate) {
             tx->terminate_pending = false;

@@ -145,10 +145,15 @@ static bool tick_delegated(struct soft_qp *qp, uint64_t now_us)
 bool soft_qp_tick(struct soft_qp *qp, uint64_t now_us)
 {
     bool keep = false, drain_expired = false;
+    int failed = 0;
 
     pthread_mutex_lock(&qp->tx_lock);
     if (qp->owner != SOFT_OWNER_WORKER)
         keep = tick_delegated(qp, now_us);
+    if (soft_tx_nudge(qp, now_us))
+        keep = true;
+    if (atomic_load(&qp->state) == IBV_QPS_RTS)
+        failed = qp->tx.error;
     if (qp->deadline_us != 0) {
         if (now_us < qp->deadline_us) {
             keep = true;
@@ -162,6 +167,8 @@ bool soft_qp_tick(struct soft_qp *qp, uint64_t now_us)
     if (!keep)
         soft_worker_tick_remove(qp->worker, qp);
     pthread_mutex_unlock(&qp->tx_lock);
+    if (failed < 0)
+        soft_qp_tx_failed(qp);
     if (drain_expired)
         soft_qp_fail(qp, 0, 0, false);
     return keep;

@@ -485,6 +485,107 @@ START_TEST(listener_destroyed_with_requests)
 }
 END_TEST
 
+/* The passive end of a raw stream: takes the request, agrees, and is silent or answers once. */
+struct silent_peer {
+    int listener;
+    bool answers;
+    uint32_t sends, empty_writes, others;
+};
+
+static void count_frame(struct silent_peer *peer, const uint8_t *frame, uint32_t length)
+{
+    if (frame[3] == 0x43) /* RDMAP version 1, Send */
+        peer->sends++;
+    else if (frame[3] == 0x40 && length == 14) /* Write, nothing behind STag and offset */
+        peer->empty_writes++;
+    else
+        peer->others++;
+}
+
+static void *agree_and_watch(void *argument)
+{
+    static const uint8_t reply[20] = "MPA ID Rep Frame\x00\x01\x00\x00";
+    /* Untagged, last, Send, queue 0, message 1, four bytes, CRC field. */
+    static const uint8_t answer[28] = {0, 22, 0x41, 0x43, [15] = 1, [20] = 'r', 'b', 'l', 'k'};
+    struct silent_peer *peer = argument;
+    int fd = accept(peer->listener, NULL, NULL);
+    uint8_t in[4096];
+    uint32_t got = 0;
+    ssize_t n;
+
+    ck_assert_int_eq(recv(fd, in, 20, MSG_WAITALL), 20);
+    n = in[18] << 8 | in[19];
+    ck_assert_int_eq(recv(fd, in, (size_t)n, MSG_WAITALL), n);
+    ck_assert_int_eq(send(fd, reply, 20, 0), 20);
+    while ((n = recv(fd, in + got, sizeof(in) - got, 0)) > 0) {
+        got += (uint32_t)n;
+        for (;;) {
+            uint32_t length = got >= 2 ? (uint32_t)in[0] << 8 | in[1] : 0;
+            uint32_t whole = (length + 2 + 3) / 4 * 4 + 4;
+
+            if (got < 4 || got < whole)
+                break;
+            count_frame(peer, in, length);
+            memmove(in, in + whole, got - whole);
+            got -= whole;
+            if (peer->answers && peer->sends == 1 && peer->empty_writes == 0)
+                ck_assert_int_eq(send(fd, answer, sizeof(answer), 0), sizeof(answer));
+        }
+    }
+    close(fd);
+    return NULL;
+}
+
+static void nudged(struct silent_peer *peer)
+{
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    struct rdma_conn_param param = {.retry_count = 7};
+    uint16_t port = raw_listener(&peer->listener);
+    struct end end = {0};
+    pthread_t thread;
+
+    pthread_create(&thread, NULL, agree_and_watch, peer);
+    end_open(&end, resolve(channel, port), &plain, IBV_ACCESS_LOCAL_WRITE);
+    ck_assert_int_eq(post_recv(&end, 1, 0, 64), 0);
+    ck_assert_int_eq(rdma_connect(end.id, &param), 0);
+    expect_event(channel, RDMA_CM_EVENT_ESTABLISHED);
+    usleep(100000); /* nothing is sent before the application sends */
+    ck_assert_int_eq(post(&end, 2, IBV_WR_SEND, IBV_SEND_SIGNALED, 0, 4, 0, 0), 0);
+    expect_wc(&end, 2, IBV_WC_SUCCESS);
+    if (peer->answers)
+        expect_wc(&end, 1, IBV_WC_SUCCESS);
+    usleep(1000000);
+    rdma_disconnect(end.id);
+    pthread_join(thread, NULL);
+    close(peer->listener);
+    end_close(&end);
+    rdma_destroy_event_channel(channel);
+}
+
+/* What kernel siw needs as the passive side (tx.c, soft_tx_nudge): six within 630 ms. */
+START_TEST(silent_peer_is_nudged)
+{
+    struct silent_peer peer = {0};
+
+    nudged(&peer);
+    ck_assert_uint_eq(peer.sends, 1);
+    ck_assert_uint_eq(peer.empty_writes, 6);
+    ck_assert_uint_eq(peer.others, 0);
+}
+END_TEST
+
+START_TEST(answering_peer_is_left_alone)
+{
+    struct silent_peer peer = {.answers = true};
+
+    nudged(&peer);
+    ck_assert_uint_eq(peer.sends, 1);
+    /* One may have gone out before a busy machine let the answer through. */
+    ck_assert_uint_lt(peer.empty_writes, 3);
+    ck_assert_uint_eq(peer.others, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("softrdma_cm");
@@ -510,6 +611,8 @@ int main(void)
     tcase_add_test(tcase, many_connections);
     tcase_add_test(tcase, destruction_under_load);
     tcase_add_test(tcase, listener_destroyed_with_requests);
+    tcase_add_test(tcase, silent_peer_is_nudged);
+    tcase_add_test(tcase, answering_peer_is_left_alone);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
