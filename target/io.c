@@ -94,7 +94,18 @@ static void sync_failed(struct queue *q, int error)
             q->volume->name, q->volume->path, strerror(error));
 }
 
-/* Queues the request's operation, or what is left of it. */
+static bool must_sync(const struct request *request)
+{
+    return request->opcode == RBLK_OP_FLUSH ||
+           ((request->flags & RBLK_CMD_FUA) && request->done == request->length);
+}
+
+/*
+ * Queues the request's next operation: the write, or what is left of it, and then, for FUA, the
+ * sync of what it has written. Not both at once with RWF_DSYNC: of an error it does not tell
+ * whether the write was refused, which concerns nobody else, or the sync failed, which uses up
+ * the kernel's one report of a failed write-back (man fsync, EIO and ENOSPC alike).
+ */
 static void submit(struct request *request)
 {
     struct queue *q = request->queue;
@@ -104,15 +115,16 @@ static void submit(struct request *request)
         finish(request, RBLK_STATUS_NO_MEMORY);
         return;
     }
-    if (request->opcode == RBLK_OP_FLUSH) {
-        request->state = REQUEST_FLUSHING;
+    if (must_sync(request)) {
+        request->state = REQUEST_SYNCING;
         io_uring_prep_fsync(sqe, (int)q->volume->index, IORING_FSYNC_DATASYNC);
+        /* Of a flush both are 0, which means the whole file. */
+        sqe->off = request->offset;
+        sqe->len = request->length;
     } else {
         request->state = REQUEST_WRITING;
         io_uring_prep_write(sqe, (int)q->volume->index, request->data + request->done,
                             request->length - request->done, request->offset + request->done);
-        if (request->flags & RBLK_CMD_FUA)
-            sqe->rw_flags = RWF_DSYNC;
     }
     sqe->flags |= IOSQE_FIXED_FILE;
     io_uring_sqe_set_data(sqe, request);
@@ -140,17 +152,19 @@ static bool may_retry(struct request *request, int result)
     return not_done(result) && request->retries++ < RETRIES_MAX;
 }
 
-static void flush_done(struct request *request, int result)
+static void sync_done(struct request *request, int result)
 {
     struct queue *q = request->queue;
+    struct counters *counters = &q->reactor->counters;
 
-    counter_add(&q->reactor->counters.fdatasyncs, 1);
+    if (request->opcode == RBLK_OP_FLUSH)
+        counter_add(&counters->fdatasyncs, 1);
     if (result < 0) {
         sync_failed(q, -result);
         finish(request, rblk_status_from_errno(-result));
         return;
     }
-    counter_add(&q->reactor->counters.flushes, 1);
+    counter_add(request->opcode == RBLK_OP_FLUSH ? &counters->flushes : &counters->fua_writes, 1);
     finish(request, durable(q));
 }
 
@@ -160,11 +174,7 @@ static void write_done(struct request *request, int result)
     struct counters *counters = &q->reactor->counters;
 
     if (result <= 0) {
-        int error = result < 0 ? -result : EIO;
-
-        if ((request->flags & RBLK_CMD_FUA) && error == EIO)
-            sync_failed(q, error);
-        finish(request, rblk_status_from_errno(error));
+        finish(request, rblk_status_from_errno(result < 0 ? -result : EIO));
         return;
     }
     request->done += (uint32_t)result;
@@ -175,8 +185,9 @@ static void write_done(struct request *request, int result)
     counter_add(&counters->writes, 1);
     counter_add(&counters->write_bytes, request->length);
     if (request->flags & RBLK_CMD_FUA)
-        counter_add(&counters->fua_writes, 1);
-    finish(request, request->flags & RBLK_CMD_FUA ? durable(q) : RBLK_STATUS_OK);
+        submit(request);
+    else
+        finish(request, RBLK_STATUS_OK);
 }
 
 void io_ring_done(struct request *request, int result)
@@ -191,14 +202,12 @@ void io_ring_done(struct request *request, int result)
     }
     if (!alive) {
         /* Nobody is left to be told, but a failed sync concerns the whole volume. */
-        if (result < 0 && !not_done(result) &&
-            (request->opcode == RBLK_OP_FLUSH ||
-             ((request->flags & RBLK_CMD_FUA) && result == -EIO)))
+        if (request->state == REQUEST_SYNCING && result < 0 && !not_done(result))
             sync_failed(q, -result);
         return;
     }
-    if (request->opcode == RBLK_OP_FLUSH)
-        flush_done(request, result);
+    if (request->state == REQUEST_SYNCING)
+        sync_done(request, result);
     else
         write_done(request, result);
 }

@@ -40,7 +40,7 @@ enum queue_state {
 enum request_state {
     REQUEST_RECEIVING, /* its receive is posted */
     REQUEST_WRITING,   /* io_uring writes its data, perhaps in several steps */
-    REQUEST_FLUSHING,  /* io_uring runs its fdatasync */
+    REQUEST_SYNCING,   /* io_uring runs its fdatasync: a flush, or the second half of FUA */
     REQUEST_FINISHED,  /* its reply waits to be sent, its receive to be posted again */
 };
 

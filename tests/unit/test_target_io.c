@@ -229,10 +229,18 @@ static unsigned int status_of_done(struct volume *v, uint8_t opcode, uint8_t fla
                       .replies = &reply,
                       .reposts = &repost,
                       .ring_operations = 1};
-    struct request request = {.queue = &q, .opcode = opcode, .flags = flags, .length = 512};
+    bool sync = opcode == RBLK_OP_FLUSH || (flags & RBLK_CMD_FUA);
+    struct request request = {
+        .queue = &q,
+        .opcode = opcode,
+        .flags = flags,
+        .state = sync ? REQUEST_SYNCING : REQUEST_WRITING,
+        .length = opcode == RBLK_OP_FLUSH ? 0 : 512,
+        .done = sync && opcode != RBLK_OP_FLUSH ? 512 : 0,
+    };
 
     reactor.dirty = NULL;
-    io_ring_done(&request, opcode == RBLK_OP_FLUSH ? 0 : 512);
+    io_ring_done(&request, sync ? 0 : 512);
     ck_assert_uint_eq(q.reply_count, 1);
     return reply.status;
 }
@@ -256,7 +264,7 @@ START_TEST(a_dead_client_latches_real_failures_only)
     static char path[] = "disk.img";
     static struct volume v = {.name = "disk", .path = path};
     struct queue q = {.volume = &v, .state = QUEUE_DRAINING, .ring_operations = 3};
-    struct request request = {.queue = &q, .opcode = RBLK_OP_FLUSH};
+    struct request request = {.queue = &q, .opcode = RBLK_OP_FLUSH, .state = REQUEST_SYNCING};
 
     io_ring_done(&request, -EINTR);
     io_ring_done(&request, -EAGAIN);
@@ -264,6 +272,42 @@ START_TEST(a_dead_client_latches_real_failures_only)
     io_ring_done(&request, -EIO);
     ck_assert(volume_has_failed(&v));
     ck_assert_uint_eq(q.ring_operations, 0);
+}
+END_TEST
+
+/* Of a FUA write, the sync latches whatever its error is; the write does not. */
+START_TEST(fua_latches_when_its_sync_fails)
+{
+    static char path[] = "disk.img";
+    static struct volume v = {.name = "disk", .path = path};
+    static struct reactor reactor;
+    struct reply reply[2] = {0};
+    uint16_t repost[2] = {0};
+    struct queue q = {
+        .reactor = &reactor,
+        .volume = &v,
+        .depth = 2,
+        .state = QUEUE_SERVING,
+        .replies = reply,
+        .reposts = repost,
+        .ring_operations = 2,
+    };
+    struct request request = {
+        .queue = &q,
+        .opcode = RBLK_OP_WRITE,
+        .flags = RBLK_CMD_FUA,
+        .state = REQUEST_WRITING,
+        .length = 512,
+    };
+
+    io_ring_done(&request, -ENOSPC);
+    ck_assert_uint_eq(reply[0].status, RBLK_STATUS_NO_SPACE);
+    ck_assert(!volume_has_failed(&v));
+    request.state = REQUEST_SYNCING;
+    request.done = 512;
+    io_ring_done(&request, -ENOSPC);
+    ck_assert_uint_eq(reply[1].status, RBLK_STATUS_NO_SPACE);
+    ck_assert(volume_has_failed(&v));
 }
 END_TEST
 
@@ -499,6 +543,7 @@ static Suite *suite(void)
     tcase_add_test(t, a_sync_beside_a_failed_one_is_not_believed);
     tcase_add_test(t, a_dead_client_latches_real_failures_only);
     tcase_add_test(t, a_hostile_queue_harms_only_itself);
+    tcase_add_test(t, fua_latches_when_its_sync_fails);
     tcase_add_test(t, a_guessed_key_of_another_client_is_refused);
     tcase_add_test(t, volume_memory_cannot_be_written_by_rdma);
     tcase_add_test(t, a_released_extent_cannot_be_read);
