@@ -133,37 +133,15 @@ int rblk_list(struct rblk *h, int (*callback)(void *opaque, const struct rblk_vo
     return 0;
 }
 
-int rblk_ping(struct rblk *h, uint64_t *ns)
+/*
+ * A request without a body and its reply. decode (NULL: the reply has no body either) fills reply;
+ * elapsed gets the time from posting to the answer, ns. Both may be NULL.
+ */
+static int bodiless_request(struct rblk *h, uint8_t type, const char *name,
+                            int (*decode)(struct rblk_stats_reply *, const void *, size_t),
+                            struct rblk_stats_reply *reply, uint64_t *elapsed)
 {
     char detail[RBLK_DETAIL_MAX + 1] = "";
-    uint64_t deadline, elapsed = 0;
-    struct rblk_call *call;
-    uint16_t status;
-    int rc = rblk_check_target(h);
-
-    if (rc)
-        return rc;
-    deadline = rblk_deadline_ms(h->options.timeout_ms);
-    rc = rblk_call_begin(h->conn, &call, deadline);
-    if (rc)
-        return request_failed(h, rc, "PING", detail);
-    rc = rblk_call_exchange(h->conn, call, rblk_empty_encode(call->message, RBLK_PING, call->tag),
-                            deadline, &status, detail);
-    if (rc == 0) {
-        rc = rblk_empty_decode(call->reply, call->reply_len);
-        elapsed = call->answered_ns - call->sent_ns;
-    }
-    rblk_call_end(h->conn, call);
-    if (rc)
-        return request_failed(h, rc, "PING", detail);
-    *ns = elapsed;
-    return 0;
-}
-
-int rblk_get_target_stats(struct rblk *h, struct rblk_target_stats *stats)
-{
-    char detail[RBLK_DETAIL_MAX + 1] = "";
-    struct rblk_stats_reply reply;
     struct rblk_call *call;
     uint64_t deadline;
     uint16_t status;
@@ -174,14 +152,30 @@ int rblk_get_target_stats(struct rblk *h, struct rblk_target_stats *stats)
     deadline = rblk_deadline_ms(h->options.timeout_ms);
     rc = rblk_call_begin(h->conn, &call, deadline);
     if (rc)
-        return request_failed(h, rc, "STATS", detail);
-    rc = rblk_call_exchange(h->conn, call, rblk_empty_encode(call->message, RBLK_STATS, call->tag),
+        return request_failed(h, rc, name, detail);
+    rc = rblk_call_exchange(h->conn, call, rblk_empty_encode(call->message, type, call->tag),
                             deadline, &status, detail);
     if (rc == 0)
-        rc = rblk_stats_reply_decode(&reply, call->reply, call->reply_len);
+        rc = decode ? decode(reply, call->reply, call->reply_len)
+                    : rblk_empty_decode(call->reply, call->reply_len);
+    if (rc == 0 && elapsed)
+        *elapsed = call->answered_ns - call->sent_ns;
     rblk_call_end(h->conn, call);
+    return rc ? request_failed(h, rc, name, detail) : 0;
+}
+
+int rblk_ping(struct rblk *h, uint64_t *ns)
+{
+    return bodiless_request(h, RBLK_PING, "PING", NULL, NULL, ns);
+}
+
+int rblk_get_target_stats(struct rblk *h, struct rblk_target_stats *stats)
+{
+    struct rblk_stats_reply reply;
+    int rc = bodiless_request(h, RBLK_STATS, "STATS", rblk_stats_reply_decode, &reply, NULL);
+
     if (rc)
-        return request_failed(h, rc, "STATS", detail);
+        return rc;
     *stats = (struct rblk_target_stats){
         .control_messages = reply.control_messages,
         .io_messages = reply.io_messages,

@@ -132,8 +132,11 @@ static int print_text(const struct details *d, const char *uri)
     printf("%s\n", uri);
     printf("  volume       %s\n", d->info.volume);
     printf("  uuid         %s\n", uuid);
-    printf("  size         %llu bytes (%s)\n", (unsigned long long)d->info.size,
-           rblk_size_format(size, sizeof(size), d->info.size));
+    rblk_size_format(size, sizeof(size), d->info.size);
+    if (strstr(size, "byte")) /* no whole number of tenths of a unit */
+        printf("  size         %s\n", size);
+    else
+        printf("  size         %llu bytes (%s)\n", (unsigned long long)d->info.size, size);
     printf("  access       %s%s\n", d->volume.read_only ? "read-only" : "read-write",
            d->volume.failed ? ", FAILED: a flush could not be done, the operator must act" : "");
     /* One of the sessions is this command. */
