@@ -6,6 +6,7 @@
 
 #include "fuse/metrics.h"
 #include "fuse/spin.h"
+#include "suite.h"
 
 /* Every value is in a bucket that ends at or after it, by at most an eighth. */
 START_TEST(test_bucket_bounds)
@@ -99,8 +100,6 @@ int main(void)
 {
     Suite *suite = suite_create("fuse/metrics");
     TCase *tc = tcase_create("metrics");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tc, test_bucket_bounds);
     tcase_add_test(tc, test_bucket_ends);
@@ -108,9 +107,5 @@ int main(void)
     tcase_add_test(tc, test_spin_learns);
     tcase_add_test(tc, test_spin_forbidden);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fuse/options.h"
+#include "suite.h"
 
 static char err[256];
 
@@ -160,8 +161,6 @@ int main(void)
 {
     Suite *suite = suite_create("fuse/options");
     TCase *tc = tcase_create("options");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tc, test_defaults);
     tcase_add_test(tc, test_long_options);
@@ -170,9 +169,5 @@ int main(void)
     tcase_add_loop_test(tc, test_refused, 0, sizeof(refused) / sizeof(refused[0]));
     tcase_add_test(tc, test_help_and_version);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }

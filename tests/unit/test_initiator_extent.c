@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "initiator/extent.h"
+#include "suite.h"
 
 #define MIB (1024u * 1024u)
 #define TIB (1024ull * 1024u * MIB)
@@ -178,11 +179,5 @@ static Suite *extent_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(extent_suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(extent_suite());
 }

@@ -10,6 +10,7 @@
 #include "initiator/connect.h"
 #include "initiator/queue.h"
 #include "initiator/rblk.h"
+#include "suite.h"
 
 static struct rblk *h;
 
@@ -290,11 +291,5 @@ static Suite *handle_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(handle_suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(handle_suite());
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "initiator/pool.h"
+#include "suite.h"
 
 static struct rblk_pool pool;
 
@@ -105,11 +106,5 @@ static Suite *pool_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(pool_suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(pool_suite());
 }

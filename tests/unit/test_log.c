@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "suite.h"
 
 #define THREADS 8
 #define LINES 200 /* of each thread */
@@ -204,11 +205,5 @@ static Suite *log_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(log_suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(log_suite());
 }

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "common/provider.h"
+#include "suite.h"
 
 #define CHILD_SECONDS 30 /* a child that runs itself again for ever ends here */
 
@@ -340,14 +341,7 @@ static Suite *provider_suite(void)
 
 int main(int argc, char **argv)
 {
-    SRunner *runner;
-    int failed;
-
     if (argc > 3 && strcmp(argv[1], "--child") == 0)
         return child(argv);
-    runner = srunner_create(provider_suite());
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(provider_suite());
 }

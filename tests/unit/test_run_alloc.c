@@ -13,6 +13,7 @@
 
 #include "common/clock.h"
 #include "common/run_alloc.h"
+#include "suite.h"
 
 START_TEST(init_checks_its_range)
 {
@@ -195,11 +196,5 @@ static Suite *run_alloc_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(run_alloc_suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(run_alloc_suite());
 }

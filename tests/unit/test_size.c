@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "suite.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 #define UNTOUCHED UINT64_C(0xfeedfacecafebeef)
@@ -152,11 +153,5 @@ static Suite *size_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(size_suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(size_suite());
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/wire.h"
+#include "suite.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
@@ -89,11 +90,5 @@ static Suite *status_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(status_suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(status_suite());
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "suite.h"
 #include "target/config.h"
 
 static struct config config;
@@ -189,11 +190,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite());
 }

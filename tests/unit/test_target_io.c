@@ -3,6 +3,7 @@
  * test_target_io -- I/O queues of the target: reads without it, writes, flushes, limits, hostile
  * commands
  */
+#include "suite.h"
 #include "test_target_client.h"
 
 #include "target/io.h"
@@ -556,11 +557,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite());
 }

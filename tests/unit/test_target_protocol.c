@@ -2,6 +2,7 @@
 /*
  * test_target_protocol -- control connections of the target: what they answer, refuse and survive
  */
+#include "suite.h"
 #include "test_target_client.h"
 
 static struct rblk_attach_reply attached;
@@ -361,11 +362,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite());
 }

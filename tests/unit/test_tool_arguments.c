@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "suite.h"
 #include "tools/tool.h"
 
 #define OPT_SIZE (TOOL_OPTION + 0)
@@ -139,8 +140,6 @@ int main(void)
 {
     Suite *suite = suite_create("tools/arguments");
     TCase *tc = tcase_create("arguments");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tc, test_accepted);
     tcase_add_loop_test(tc, test_refused, 0, sizeof(refused) / sizeof(refused[0]));
@@ -148,9 +147,5 @@ int main(void)
     tcase_add_test(tc, test_provider);
     tcase_add_test(tc, test_commands);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }

@@ -13,6 +13,7 @@
 
 #include "mounts.h"
 #include "runtime.h"
+#include "suite.h"
 #include "tools/doctor.h"
 
 START_TEST(test_parse)
@@ -111,8 +112,6 @@ int main(void)
 {
     Suite *suite = suite_create("tools/mounts");
     TCase *tc = tcase_create("mounts");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tc, test_parse);
     tcase_add_loop_test(tc, test_parse_malformed, 0, sizeof(malformed) / sizeof(malformed[0]));
@@ -121,9 +120,5 @@ int main(void)
     tcase_add_test(tc, test_runtime_dir);
     tcase_add_test(tc, test_kernel_version);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }

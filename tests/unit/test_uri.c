@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/uri.h"
+#include "suite.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 #define NAME63 "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz01234567890"
@@ -192,11 +193,5 @@ static Suite *uri_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(uri_suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(uri_suite());
 }

@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/verbs.h"
+#include "suite.h"
 
 #define PATIENCE_MS 10000 /* far more than anything here takes, far less than for ever */
 
@@ -229,11 +230,5 @@ static Suite *verbs_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(verbs_suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(verbs_suite());
 }

@@ -14,6 +14,7 @@
 
 #include "common/clock.h"
 #include "common/wire.h"
+#include "suite.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 #define ROUNDS 200000 /* of the random test */
@@ -1179,11 +1180,5 @@ static Suite *wire_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(wire_suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(wire_suite());
 }
