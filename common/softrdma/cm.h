@@ -77,7 +77,9 @@ struct soft_cm_id {
     uint32_t listener;                /* handle; passive, until accepted or rejected */
     uint32_t backlog;
     atomic_uint pending; /* of a listener: children not accepted yet */
-    bool waiting;        /* in the list of ids with a deadline; under its lock */
+    /* The list of ids with a deadline; under its lock. */
+    bool waiting;
+    uint64_t wait_until_us;
     struct soft_cm_id *wait_next, *wait_previous;
 
     pthread_mutex_t event_lock; /* all below */

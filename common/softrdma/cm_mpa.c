@@ -14,23 +14,28 @@
 
 #define DEADLINE_BATCH 4096u
 #define ACCEPT_BATCH 64
+/* A listener that cannot accept for want of descriptors or memory is left alone for so long. */
+#define ACCEPT_PAUSE_MS 100u
 
-/* Ids with a deadline. */
+/* Ids with a deadline, the newest first. */
 static pthread_mutex_t wait_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct soft_cm_id *wait_list;
+static struct soft_cm_id *wait_list, *wait_tail;
 
-/* Have soft_cm_deadlines() watch id->deadline_us. */
+/* Have soft_cm_deadlines() watch id->deadline_us, as it is now. */
 void soft_cm_wait_add(struct soft_cm_id *id)
 {
     struct soft_worker *worker = soft_worker_cm();
 
     pthread_mutex_lock(&wait_lock);
+    id->wait_until_us = id->deadline_us;
     if (!id->waiting) {
         id->waiting = true;
         id->wait_previous = NULL;
         id->wait_next = wait_list;
         if (wait_list != NULL)
             wait_list->wait_previous = id;
+        else
+            wait_tail = id;
         wait_list = id;
     }
     pthread_mutex_unlock(&wait_lock);
@@ -50,6 +55,8 @@ void soft_cm_wait_remove(struct soft_cm_id *id)
             wait_list = id->wait_next;
         if (id->wait_next != NULL)
             id->wait_next->wait_previous = id->wait_previous;
+        else
+            wait_tail = id->wait_previous;
     }
     pthread_mutex_unlock(&wait_lock);
 }
@@ -398,11 +405,32 @@ static int handle_request(struct soft_cm_id *id)
     return announce_request(id);
 }
 
+/*
+ * Drop the oldest connection that has not made its request, of one listener or of all (0): who says
+ * nothing does not keep out those who would. Returns whether there was one. On worker 0, which alone
+ * moves such a connection on.
+ */
+static bool evict_silent(uint32_t listener)
+{
+    uint32_t handle = 0;
+
+    pthread_mutex_lock(&wait_lock);
+    for (struct soft_cm_id *id = wait_tail; id != NULL && handle == 0; id = id->wait_previous)
+        if (id->listener != 0 && (listener == 0 || id->listener == listener))
+            handle = id->handle;
+    pthread_mutex_unlock(&wait_lock);
+    if (handle == 0)
+        return false;
+    soft_debug("a silent connection is dropped for a new one");
+    soft_cm_discard(handle);
+    return true;
+}
+
 static void accept_one(struct soft_cm_id *listener, int fd)
 {
     struct soft_cm_id *id;
 
-    if (atomic_load(&listener->pending) >= listener->backlog) {
+    if (atomic_load(&listener->pending) >= listener->backlog && !evict_silent(listener->handle)) {
         soft_debug("listener full: connection dropped");
         close(fd);
         return;
@@ -423,10 +451,19 @@ static void accept_one(struct soft_cm_id *listener, int fd)
     atomic_fetch_add(&listener->pending, 1);
     soft_cm_set_socket_options(listener, fd);
     soft_cm_set_addresses(id);
-    soft_cm_wait_add(id);
     if (soft_cm_watch(id, EPOLLIN) < 0)
         id->deadline_us = 0; /* dropped at the next look at deadlines */
+    soft_cm_wait_add(id);
     pthread_mutex_unlock(&id->lock);
+}
+
+/* The connections stay in the kernel's queue meanwhile, and epoll says nothing of them. */
+static void pause_listener(struct soft_cm_id *listener)
+{
+    soft_debug("listener pauses: %s", strerror(errno));
+    soft_cm_unwatch(listener);
+    listener->deadline_us = soft_now_us() + ACCEPT_PAUSE_MS * 1000u;
+    soft_cm_wait_add(listener);
 }
 
 static void handle_accept(struct soft_cm_id *listener)
@@ -434,9 +471,16 @@ static void handle_accept(struct soft_cm_id *listener)
     for (int i = 0; i < ACCEPT_BATCH; i++) {
         int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-        if (fd < 0)
+        if (fd >= 0) {
+            accept_one(listener, fd);
+            continue;
+        }
+        if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
             return;
-        accept_one(listener, fd);
+        if (!evict_silent(0)) {
+            pause_listener(listener);
+            return;
+        }
     }
 }
 
@@ -491,6 +535,8 @@ static void expire(uint32_t handle, uint64_t now_us)
             discard = true;
         else
             soft_cm_wait_remove(id);
+        if (id->state == SOFT_CM_LISTEN && soft_cm_watch(id, EPOLLIN) < 0)
+            pause_listener(id);
     }
     pthread_mutex_unlock(&id->lock);
     soft_cm_put(id);
@@ -506,9 +552,10 @@ bool soft_cm_deadlines(uint64_t now_us)
     bool left;
 
     pthread_mutex_lock(&wait_lock);
-    for (struct soft_cm_id *id = wait_list; id != NULL && count < DEADLINE_BATCH;
-         id = id->wait_next)
-        handles[count++] = id->handle;
+    for (struct soft_cm_id *id = wait_tail; id != NULL && count < DEADLINE_BATCH;
+         id = id->wait_previous)
+        if (now_us >= id->wait_until_us)
+            handles[count++] = id->handle;
     pthread_mutex_unlock(&wait_lock);
     for (uint32_t i = 0; i < count; i++)
         expire(handles[i], now_us);

@@ -3,9 +3,18 @@
  * compat.c -- verbs that the device does not have: each answers with an error
  *
  * They must exist: a verb left out would reach the system's libibverbs, which would take our
- * objects for its own.
+ * objects for its own. Two helpers that touch no object stand here too, so that programs also find
+ * them when this library takes the place of rdma-core's.
  */
 #include "softrdma.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <rdma/rsocket.h>
 
 /* man ibv_rereg_mr. */
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address, size_t length,
@@ -182,6 +191,73 @@ struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 void ibv_unimport_mr(struct ibv_mr *mr)
 {
     (void)mr;
+}
+
+/* man ibv_import_dm. */
+struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
+{
+    (void)context;
+    (void)handle;
+    errno = EOPNOTSUPP;
+    return NULL;
+}
+
+/* man ibv_import_dm. */
+void ibv_unimport_dm(struct ibv_dm *dm)
+{
+    (void)dm;
+}
+
+/* The link-layer address behind a GID, for address handles, which do not exist here. */
+int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
+                                uint8_t mac[ETHERNET_LL_SIZE], uint16_t *vlan)
+{
+    (void)context;
+    (void)attr;
+    (void)mac;
+    (void)vlan;
+    return soft_errno(EOPNOTSUPP);
+}
+
+/*
+ * libibverbs' helper behind ibv_devinfo: the first bytes of folder/file, without a newline at the
+ * end. Returns how many, or -1. No installed header declares it.
+ */
+int ibv_read_sysfs_file(const char *folder, const char *file, char *buffer, size_t size);
+int ibv_read_sysfs_file(const char *folder, const char *file, char *buffer, size_t size)
+{
+    char path[PATH_MAX];
+    int fd, length;
+    ssize_t n;
+
+    length = snprintf(path, sizeof(path), "%s/%s", folder, file);
+    if (length < 0 || (size_t)length >= sizeof(path))
+        return -1;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    n = read(fd, buffer, size);
+    close(fd);
+    if (n > 0 && buffer[n - 1] == '\n')
+        buffer[--n] = '\0';
+    else if (n >= 0 && (size_t)n < size)
+        buffer[n] = '\0';
+    return (int)n;
+}
+
+/* man rsocket: there are none here. */
+int rsocket(int domain, int type, int protocol)
+{
+    (void)domain;
+    (void)type;
+    (void)protocol;
+    return soft_errno(EOPNOTSUPP);
+}
+
+/* man rsocket: as there are no rsockets, every descriptor is an ordinary one. */
+int rpoll(struct pollfd *fds, nfds_t count, int timeout)
+{
+    return poll(fds, count, timeout);
 }
 
 /* man rdma_join_multicast. */

@@ -68,7 +68,7 @@ static void read_environment(void)
     if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
         count = (unsigned int)CPU_COUNT(&cpus);
     soft_config.single_cpu = count < 2;
-    soft_config.workers = environment_number("RBLK_SOFTRDMA_WORKERS", 1, count);
+    soft_config.workers = environment_number("RBLK_SOFTRDMA_WORKERS", 1, SOFT_MAX_WORKERS);
     if (soft_config.workers == 0)
         soft_config.workers = 1;
     soft_config.spin_us = environment_number("RBLK_SOFTRDMA_SPIN_US", SOFT_SPIN_US, 100000);

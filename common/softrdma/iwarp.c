@@ -208,6 +208,12 @@ static int decode_untagged(const uint8_t *in, struct iwarp_segment *s, struct iw
     return 0;
 }
 
+/* Does a header, of which four bytes at least are there, belong to a tagged segment? */
+bool iwarp_header_tagged(const uint8_t *in)
+{
+    return get16(in + 2) & CONTROL_TAGGED;
+}
+
 /*
  * Decode and validate the header of an FPDU.
  * Returns the header's size when all of it was available; 0 when more bytes are needed; or
@@ -309,8 +315,12 @@ int iwarp_terminate_decode(const uint8_t *payload, size_t length, struct iwarp_t
 
         t.has_header = true;
         t.opcode = word & CONTROL_OPCODE;
-        if (!(word & CONTROL_TAGGED) && length >= 4 + IWARP_UNTAGGED_HEADER)
+        if (word & CONTROL_TAGGED) {
+            t.stag = get32(payload + 4 + 4);
+            t.offset = get64(payload + 4 + 8);
+        } else if (length >= 4 + IWARP_UNTAGGED_HEADER) {
             t.msn = get32(payload + 4 + 12);
+        }
     }
     *out = t;
     return 0;

@@ -128,6 +128,8 @@ struct iwarp_terminate {
     bool has_header; /* the next two are known */
     uint8_t opcode;  /* of the segment that was refused */
     uint32_t msn;    /* of an untagged segment that was refused, else 0 */
+    uint32_t stag;   /* and of a tagged one, with the offset, else 0 */
+    uint64_t offset;
 };
 
 void iwarp_mpa_encode(uint8_t out[IWARP_MPA_FIXED], bool reply, const struct iwarp_mpa *mpa);
@@ -143,6 +145,7 @@ uint32_t iwarp_untagged_encode(uint8_t *out, uint8_t opcode, bool last, uint32_t
 uint32_t iwarp_read_request_encode(uint8_t *out, uint32_t msn, uint32_t sink_stag,
                                    uint64_t sink_offset, uint32_t length, uint32_t source_stag,
                                    uint64_t source_offset);
+bool iwarp_header_tagged(const uint8_t *in);
 int iwarp_segment_decode(const uint8_t *in, size_t available, struct iwarp_segment *segment,
                          struct iwarp_error *error);
 

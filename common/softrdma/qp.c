@@ -511,6 +511,54 @@ out:
     return r;
 }
 
+static bool is_send(const struct soft_tx *tx, uint32_t position)
+{
+    uint8_t opcode = tx->wqe[position & tx->mask].opcode;
+
+    return opcode != IBV_WR_RDMA_READ && opcode != IBV_WR_RDMA_WRITE;
+}
+
+/*
+ * Which entry of the send queue the peer's Terminate speaks of, by the header that it quotes; tail
+ * when that entry has completed already, as a Write or Send has once the stream took it (RFC 5040
+ * section 5.5: its completion says nothing about the peer), or when none is quoted.
+ */
+static uint32_t refused_by_peer(const struct soft_qp *qp)
+{
+    const struct iwarp_terminate *refusal = &qp->rx.refusal;
+    const struct soft_tx *tx = &qp->tx;
+    uint32_t begun = tx->next + (tx->current == SOFT_TX_WQE ? 1 : 0);
+    uint32_t outstanding, index, msn = tx->send_msn;
+
+    if (!refusal->has_header || refusal->opcode == IWARP_READ_RESPONSE)
+        return tx->tail;
+    if (refusal->opcode == IWARP_READ_REQUEST) {
+        outstanding = atomic_load_explicit(&qp->outstanding_tail, memory_order_relaxed) -
+                      tx->outstanding_head;
+        index = refusal->msn - 1; /* sequence numbers begin with 1 */
+        return index - tx->outstanding_head < outstanding
+                   ? qp->outstanding[index % SOFT_MAX_RD_ATOMIC]
+                   : tx->tail;
+    }
+    if (refusal->opcode == IWARP_WRITE) {
+        for (uint32_t at = tx->head; at != begun; at++) {
+            const struct soft_send_wqe *wqe = &tx->wqe[at & tx->mask];
+
+            if (wqe->opcode == IBV_WR_RDMA_WRITE && wqe->rkey == refusal->stag &&
+                refusal->offset - wqe->remote_address < wqe->length)
+                return at;
+        }
+        return tx->tail;
+    }
+    for (uint32_t at = tx->head; at != tx->next; at++)
+        if (is_send(tx, at))
+            msn--;
+    for (uint32_t at = tx->head; at != begun; at++)
+        if (is_send(tx, at) && msn++ == refusal->msn)
+            return at;
+    return tx->tail;
+}
+
 /* Which entry of the send queue is to blame, or tail for none. */
 static uint32_t blamed(const struct soft_qp *qp, bool read_failed)
 {
@@ -518,10 +566,11 @@ static uint32_t blamed(const struct soft_qp *qp, bool read_failed)
 
     if (tx->fault)
         return tx->next;
-    if (read_failed &&
-        tx->outstanding_head != atomic_load_explicit(&qp->outstanding_tail, memory_order_relaxed))
-        return qp->outstanding[tx->outstanding_head % SOFT_MAX_RD_ATOMIC];
-    return tx->head;
+    if (!read_failed)
+        return refused_by_peer(qp);
+    if (tx->outstanding_head == atomic_load_explicit(&qp->outstanding_tail, memory_order_relaxed))
+        return tx->tail;
+    return qp->outstanding[tx->outstanding_head % SOFT_MAX_RD_ATOMIC];
 }
 
 static void flush_sends(struct soft_qp *qp, int send_status, bool read_failed)
@@ -569,6 +618,11 @@ static bool can_terminate(struct soft_qp *qp)
     return true;
 }
 
+/*
+ * As siw: IBV_EVENT_QP_ACCESS_ERR where memory was to be touched that may not be (by the peer, or
+ * by what the peer sends in answer), IBV_EVENT_QP_FATAL for other errors and for a Terminate that
+ * the peer sent; nothing for a stream that only ended, which the connection's event tells.
+ */
 static void announce_failure(struct soft_qp *qp, bool fatal)
 {
     if (qp->was_access_error)
@@ -582,8 +636,9 @@ static void announce_failure(struct soft_qp *qp, bool fatal)
 /*
  * Queue pair to error: everything outstanding completes in order, the peer is told why if that is
  * possible, the connection id learns that it is disconnected. rx_lock held, tx_lock not.
- * send_status: of the work request to blame (the oldest read if read_failed, else the oldest), 0
- * for none; recv_status: of a receive that was being filled, 0 for a flush error.
+ * send_status: of the work request to blame (the oldest read if read_failed, else the one that the
+ * peer's Terminate quotes, if any), 0 for none; recv_status: of a receive that was being filled, 0
+ * for a flush error.
  */
 void soft_qp_fail_locked(struct soft_qp *qp, int send_status, int recv_status, bool read_failed)
 {

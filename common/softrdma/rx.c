@@ -16,6 +16,12 @@
 #define ONE_SIDED_MAX 64u
 /* Read requests of one pass after which they are answered, before more is received. */
 #define REQUESTS_MAX 32u
+/* FPDUs of one pass after which other sockets get their turn. */
+#define FPDUS_MAX 4096u
+/* Receive calls that look for a last word of the peer when sending failed: more than a buffer holds. */
+#define LAST_ROUNDS 256
+/* What fill() says at the end of the stream. */
+#define END_OF_STREAM (-ENODATA)
 
 static uint8_t *staged(struct soft_rx *rx)
 {
@@ -103,7 +109,7 @@ static int settle(struct soft_qp *qp)
     soft_tx_retire(qp);
     r = tx->error != 0 ? tx->error : 0;
     if (r == 0 && !tx->want_writable)
-        r = soft_tx_progress(qp);
+        r = soft_tx_progress_within(qp, &rx->send_budget);
     pthread_mutex_unlock(&qp->tx_lock);
     return r;
 }
@@ -294,6 +300,7 @@ static int local_refused(struct soft_qp *qp, bool read)
 {
     const struct iwarp_error error = {IWARP_LAYER_RDMAP, IWARP_RDMAP_LOCAL, 0};
 
+    qp->was_access_error = true;
     return refuse(qp, error, read ? IBV_WC_LOC_PROT_ERR : 0, read ? 0 : IBV_WC_LOC_PROT_ERR, read);
 }
 
@@ -395,7 +402,6 @@ static int end_terminate(struct soft_qp *qp)
 {
     struct soft_rx *rx = &qp->rx;
     struct iwarp_terminate t = {0};
-    bool read_failed;
     int status = IBV_WC_WR_FLUSH_ERR;
 
     if (iwarp_terminate_decode(rx->terminate, rx->segment.payload_length, &t) == 0) {
@@ -410,10 +416,9 @@ static int end_terminate(struct soft_qp *qp)
     }
     soft_debug("qp %u got terminate %u/%u/%u opcode %d", qp->handle, t.error.layer, t.error.type,
                t.error.code, t.has_header ? t.opcode : -1);
-    read_failed = t.has_header && t.opcode == IWARP_READ_REQUEST;
+    rx->refusal = t;
     rx->terminate_length = 0;
-    qp->was_access_error = status == IBV_WC_REM_ACCESS_ERR;
-    soft_qp_fail_locked(qp, status, 0, read_failed);
+    soft_qp_fail_locked(qp, status, 0, false);
     return -ECONNABORTED;
 }
 
@@ -422,6 +427,7 @@ static int end_segment(struct soft_qp *qp)
     struct soft_rx *rx = &qp->rx;
     int r = 0;
 
+    rx->fpdus++;
     rx->large = rx->segment.payload_length >= SOFT_LARGE;
     switch (rx->segment.opcode) {
     case IWARP_READ_RESPONSE:
@@ -453,6 +459,18 @@ static int end_segment(struct soft_qp *qp)
 
 /* ---------------------------------------------------------------- the machine */
 
+/* A Terminate that refuses a DDP or RDMAP header shows it, as far as it came; one of MPA does not. */
+static void keep_refused_header(struct soft_rx *rx, const struct iwarp_error *error)
+{
+    uint32_t available = rx->end - rx->begin;
+    uint32_t length = iwarp_header_tagged(staged(rx)) ? IWARP_TAGGED_HEADER : IWARP_UNTAGGED_HEADER;
+
+    if (error->layer == IWARP_LAYER_LLP || available < length)
+        return;
+    memcpy(rx->header, staged(rx), length);
+    rx->segment.header_length = length;
+}
+
 static int step_header(struct soft_qp *qp)
 {
     struct soft_rx *rx = &qp->rx;
@@ -461,8 +479,12 @@ static int step_header(struct soft_qp *qp)
 
     rx->segment.header_length = 0;
     n = iwarp_segment_decode(staged(rx), rx->end - rx->begin, &rx->segment, &error);
-    if (n < 0)
+    if (n < 0) {
+        keep_refused_header(rx, &error);
+        qp->was_access_error = error.layer == IWARP_LAYER_DDP && error.type == IWARP_DDP_TAGGED &&
+                               error.code == IWARP_TAGGED_WRAP;
         return refuse(qp, error, 0, 0, false);
+    }
     if (n == 0)
         return 0;
     memcpy(rx->header, staged(rx), (size_t)n);
@@ -546,7 +568,7 @@ static bool expect_large(struct soft_qp *qp)
 
 /*
  * One receive call. Returns 1 when data came and more may be there, 2 when the socket is empty
- * after it, 0 when it was empty before, or a negative errno (-ECONNRESET for end of stream).
+ * after it, 0 when it was empty before, END_OF_STREAM, or another negative errno.
  */
 static int fill(struct soft_qp *qp)
 {
@@ -601,7 +623,7 @@ static int fill(struct soft_qp *qp)
     if (n > 0)
         return (uint32_t)n < asked ? 2 : 1;
     if (n == 0)
-        return -ECONNRESET;
+        return END_OF_STREAM;
     return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
 }
 
@@ -632,15 +654,27 @@ static void transmit_failed(struct soft_qp *qp, int error)
     /* The peer may have said why: -EPROTO and the like have been handled where they arose. */
     soft_debug("qp %u transmit: %s", qp->handle, strerror(-error));
     if (error != -ESHUTDOWN && error != -EACCES && error != -EFAULT && error != -EINVAL) {
-        int r;
-
-        do {
-            r = fill(qp);
-            if (r > 0 && parse(qp) < 0)
+        for (int round = 0; round < LAST_ROUNDS; round++)
+            if (fill(qp) <= 0 || parse(qp) < 0)
                 break;
-        } while (r > 0);
     }
     soft_qp_fail_locked(qp, 0, 0, false);
+}
+
+/* The stream ended or broke: the peer is told when it ended within a message (RFC 5044 section 8). */
+static void stream_ended(struct soft_qp *qp, int error)
+{
+    struct soft_rx *rx = &qp->rx;
+    bool torn = rx->state != SOFT_RX_HEADER || rx->begin != rx->end || rx->recv_open ||
+                rx->write_open || rx->read_offset > 0;
+
+    if (error == END_OF_STREAM && torn) {
+        rx->segment.header_length = 0;
+        refuse(qp, (struct iwarp_error){IWARP_LAYER_LLP, IWARP_LLP_MPA, IWARP_MPA_ERROR_LOST}, 0, 0,
+               false);
+    } else {
+        soft_qp_fail_locked(qp, 0, 0, false);
+    }
 }
 
 /*
@@ -657,7 +691,9 @@ bool soft_rx_pass(struct soft_qp *qp)
         return false;
     if (rx->ended)
         return discard(qp);
-    for (int round = 0; round < SOFT_RX_ROUNDS; round++) {
+    rx->send_budget = SOFT_TX_BUDGET;
+    rx->fpdus = 0;
+    for (int round = 0; round < SOFT_RX_ROUNDS && rx->fpdus < FPDUS_MAX; round++) {
         int got = fill(qp);
 
         if (got <= 0) {
@@ -675,7 +711,7 @@ bool soft_rx_pass(struct soft_qp *qp)
         if (t < 0)
             transmit_failed(qp, t);
         else if (r < 0)
-            soft_qp_fail_locked(qp, 0, 0, false);
+            stream_ended(qp, r);
         else if (atomic_load_explicit(&qp->send_cq->failed, memory_order_relaxed) ||
                  atomic_load_explicit(&qp->recv_cq->failed, memory_order_relaxed))
             soft_qp_fail_locked(qp, 0, 0, false);

@@ -63,6 +63,7 @@ enum {
     SOFT_MAX_INLINE = 1024,
     SOFT_MAX_PRIVATE = 255, /* rdma_conn_param.private_data_len is a byte */
     SOFT_MAX_ASYNC_EVENTS = 1024,
+    SOFT_MAX_WORKERS = 64,
     SOFT_MIN_BACKLOG = 16,
     SOFT_MAX_BACKLOG = 1024,
 };
@@ -409,14 +410,17 @@ struct soft_rx {
     uint32_t recv_sge, recv_sge_offset;
     uint32_t read_offset; /* bytes placed of the oldest outstanding read */
     uint32_t read_sge, read_sge_offset;
-    uint32_t reads_done;  /* finished in this pass, not yet retired */
-    uint32_t requests;    /* inbound reads queued in this pass */
-    uint32_t completions; /* completions produced, ever */
-    uint32_t one_sided;   /* FPDUs since the last completion */
+    uint32_t reads_done;    /* finished in this pass, not yet retired */
+    uint32_t requests;      /* inbound reads queued in this pass */
+    uint32_t completions;   /* completions produced, ever */
+    uint32_t one_sided;     /* FPDUs since the last completion */
     atomic_bool first_seen; /* an FPDU has arrived; also read without rx_lock */
-    bool ended;           /* end of stream or discarding */
+    bool ended;             /* end of stream or discarding */
+    uint32_t send_budget;   /* bytes that this pass may still send */
+    uint32_t fpdus;         /* of this pass */
     uint8_t terminate[IWARP_TERMINATE_MAX];
     uint32_t terminate_length;
+    struct iwarp_terminate refusal; /* what the peer's Terminate said */
 };
 
 struct soft_worker;
@@ -492,6 +496,7 @@ void soft_qp_event(struct soft_qp *qp, uint32_t events);
 int soft_qp_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int soft_qp_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int soft_tx_progress(struct soft_qp *qp);
+int soft_tx_progress_within(struct soft_qp *qp, uint32_t *budget);
 void soft_tx_retire(struct soft_qp *qp);
 void soft_tx_drop_holds(struct soft_qp *qp);
 bool soft_tx_drained(const struct soft_qp *qp);
@@ -524,6 +529,7 @@ struct soft_worker {
     atomic_bool cm_waiting; /* worker 0: handshakes with deadlines exist */
     /* The worker's own. */
     int spin_score;
+    unsigned int direct; /* looks in a row at one queue pair that found data */
 };
 
 static inline uint64_t soft_poll_data(enum soft_poll_kind kind, uint32_t handle)

@@ -636,21 +636,25 @@ static void shut(struct soft_qp *qp)
 }
 
 /*
- * Send what can be sent now; what is left goes out when the socket is writable again.
- * tx_lock held. Returns 0, or a negative errno that is also kept in tx.error: the caller then
- * calls soft_qp_tx_failed() once it holds no lock. -ESHUTDOWN: closing, and all is sent.
+ * Send what can be sent now, *budget bytes or little more, which are taken from it; what is left goes
+ * out when the socket is writable again. tx_lock held. Returns 0, or a negative errno that is also
+ * kept in tx.error: the caller then calls soft_qp_tx_failed() once it holds no lock. -ESHUTDOWN:
+ * closing, and all is sent.
  */
-int soft_tx_progress(struct soft_qp *qp)
+int soft_tx_progress_within(struct soft_qp *qp, uint32_t *budget)
 {
     struct soft_tx *tx = &qp->tx;
     struct soft_tx_batch *batch = tx->batch;
-    uint32_t budget = SOFT_TX_BUDGET;
 
     if (qp->fd < 0 || tx->closed)
         return 0;
     for (;;) {
         int r;
 
+        if (*budget == 0) {
+            want_writable(qp, true);
+            return 0;
+        }
         if (batch->segments == 0)
             build(qp);
         if (batch->segments == 0)
@@ -667,7 +671,7 @@ int soft_tx_progress(struct soft_qp *qp)
         tx->sent = batch->sq_after;
         if (tx->nudges == SOFT_NUDGES && tx->nudge_us == 0)
             expect_answer(qp);
-        budget -= batch->bytes < budget ? batch->bytes : budget;
+        *budget -= batch->bytes < *budget ? batch->bytes : *budget;
         if (batch->terminate) {
             tx->terminate_pending = false;
             shut(qp);
@@ -676,10 +680,6 @@ int soft_tx_progress(struct soft_qp *qp)
         soft_tx_retire(qp);
         if (tx->closed)
             break;
-        if (budget == 0) {
-            want_writable(qp, true);
-            return 0;
-        }
     }
     want_writable(qp, false);
     if (tx->error == 0 && tx->closing && !tx->closed && soft_tx_drained(qp)) {
@@ -687,4 +687,12 @@ int soft_tx_progress(struct soft_qp *qp)
         tx->error = -ESHUTDOWN;
     }
     return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS ? tx->error : 0;
+}
+
+/* As soft_tx_progress_within(), with the budget of one turn. */
+int soft_tx_progress(struct soft_qp *qp)
+{
+    uint32_t budget = SOFT_TX_BUDGET;
+
+    return soft_tx_progress_within(qp, &budget);
 }

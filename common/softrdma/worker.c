@@ -15,7 +15,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define MAX_WORKERS 64u
 #define EVENTS 32
 #define TICK_BATCH 4096u
 #define SPIN_SCORE_MAX 8
@@ -23,8 +22,11 @@
 #define YIELD_CONTENDED_US 5u
 /* A spin looks at the last busy queue pair this often between looks at all sockets. */
 #define SPIN_DIRECT 8u
+/* So often in a row may that one have data: then it is the turn of all. A peer that sends without end
+ * would starve the others. */
+#define DIRECT_MAX 4u
 
-static struct soft_worker workers[MAX_WORKERS];
+static struct soft_worker workers[SOFT_MAX_WORKERS];
 static unsigned int worker_count;
 static atomic_uint next_worker;
 
@@ -178,10 +180,13 @@ static int spin(struct soft_worker *worker, struct epoll_event *events, uint32_t
         uint64_t before = now;
         int n;
 
-        if (last != 0 && turn % SPIN_DIRECT != SPIN_DIRECT - 1) {
-            if (try_direct(last))
+        if (last != 0 && turn % SPIN_DIRECT != SPIN_DIRECT - 1 && worker->direct < DIRECT_MAX) {
+            if (try_direct(last)) {
+                worker->direct++;
                 return -1;
+            }
         } else {
+            worker->direct = 0;
             n = epoll_wait(worker->epoll_fd, events, EVENTS, 0);
             if (n > 0)
                 return n;
@@ -284,7 +289,7 @@ int soft_workers_start(void)
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (r == 0 && worker_count < soft_config.workers && worker_count < MAX_WORKERS) {
+    while (r == 0 && worker_count < soft_config.workers && worker_count < SOFT_MAX_WORKERS) {
         r = start_worker(&workers[worker_count], worker_count);
         if (r == 0)
             worker_count++;

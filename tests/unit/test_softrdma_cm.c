@@ -2,6 +2,7 @@
 /*
  * test_softrdma_cm.c -- connection management of the software RDMA device, and its hostile peers
  */
+#include "suite.h"
 #include "test_softrdma_pair.h"
 
 #include <signal.h>
@@ -590,8 +591,6 @@ int main(void)
 {
     Suite *suite = suite_create("softrdma_cm");
     TCase *tcase = tcase_create("cm");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tcase, 90);
     tcase_add_test(tcase, nothing_listens);
@@ -614,9 +613,5 @@ int main(void)
     tcase_add_test(tcase, silent_peer_is_nudged);
     tcase_add_test(tcase, answering_peer_is_left_alone);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

@@ -2,6 +2,7 @@
 /*
  * test_softrdma_data.c -- data path of the software RDMA device: send, write, read, order, events
  */
+#include "suite.h"
 #include "test_softrdma_pair.h"
 
 #include <sys/resource.h>
@@ -485,8 +486,6 @@ int main(void)
 {
     Suite *suite = suite_create("softrdma_data");
     TCase *tcase = tcase_create("data");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, sizes_plain);
@@ -507,9 +506,5 @@ int main(void)
     tcase_add_test(tcase, one_sided_needs_no_application);
     tcase_add_test(tcase, idle_uses_no_processor);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

@@ -2,6 +2,7 @@
 /*
  * test_softrdma_errors.c -- protection, flushes and teardown of the software RDMA device
  */
+#include "suite.h"
 #include "test_softrdma_pair.h"
 
 static void expect_dead(struct pair *pair)
@@ -445,8 +446,6 @@ int main(void)
 {
     Suite *suite = suite_create("softrdma_errors");
     TCase *tcase = tcase_create("errors");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, read_past_the_end);
@@ -473,9 +472,5 @@ int main(void)
     tcase_add_test(tcase, completion_queue_overflow_is_told);
     tcase_add_test(tcase, shared_receive_queue);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "../../common/softrdma/iwarp.h"
+#include "suite.h"
 
 START_TEST(crc_known_vectors)
 {
@@ -273,8 +274,6 @@ int main(void)
 {
     Suite *suite = suite_create("softrdma_iwarp");
     TCase *tcase = tcase_create("headers");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tcase, crc_known_vectors);
     tcase_add_test(tcase, crc_table_and_pieces_agree);
@@ -290,9 +289,5 @@ int main(void)
     tcase_add_test(tcase, terminate_bytes);
     tcase_add_test(tcase, terminate_of_siw_is_understood);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }
