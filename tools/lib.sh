@@ -41,9 +41,12 @@ have_loop()
 # is_running PID: the process exists and is not a zombie.
 is_running()
 {
-    local state
-    state=$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null)
-    [ -n "$state" ] && [ "$state" != Z ] && [ "$state" != X ]
+    local line
+    { read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1
+    # "PID (NAME) STATE ...", where NAME may hold anything.
+    case ${line##*) } in
+    Z* | X*) return 1 ;;
+    esac
 }
 
 not()

@@ -22,18 +22,19 @@ refused()
     assert_nothing_mounted "$TEST_DIR/mnt"
 }
 
-EXPECT_WITHIN=$((SANITIZED ? 25 : 12))
+EXPECT_WITHIN=$((SLOW ? 25 : 12))
 refused 'no volume named no-such.*rblk list' "$TARGET_URI/no-such"
-refused "127\.0\.0\.1:$closed.*refused" "rblk://127.0.0.1:$closed/disk"
-refused "\[::1\]:$closed.*refused" "rblk://[::1]:$closed/disk"
+refused "$TEST_ADDRESS:$closed.*refused" "rblk://$TEST_ADDRESS:$closed/disk"
+# No device may lead there.
+refused "\[::1\]:$closed.*(refused|No such device)" "rblk://[::1]:$closed/disk"
 refused 'does-not-exist\.invalid' "rblk://does-not-exist.invalid/disk"
 refused '240\.0\.0\.1' "rblk://240.0.0.1:$closed/disk" # reserved: no route, or no answer
 for command in list ping; do
-    expect_failure "127\.0\.0\.1:$closed.*refused" rblk "$command" "rblk://127.0.0.1:$closed"
+    expect_failure "$TEST_ADDRESS:$closed.*refused" rblk "$command" "rblk://$TEST_ADDRESS:$closed"
     expect_failure 'does-not-exist\.invalid' rblk "$command" rblk://does-not-exist.invalid
 done
 expect_failure 'volume' rblk info "$TARGET_URI"
 
 # A target that went away a moment ago.
 stop_target
-refused "127\.0\.0\.1:$TARGET_PORT.*refused" "$TARGET_URI/disk"
+refused "$TEST_ADDRESS:$TARGET_PORT.*refused" "$TARGET_URI/disk"

@@ -27,7 +27,7 @@ for command in list ping; do
 done
 
 # Options of the initiator.
-good=rblk://127.0.0.1:$port/disk
+good=rblk://$TEST_ADDRESS:$port/disk
 for option in --no-such-option --queues=0 --queues=65 --queues=two --queues= --queue-depth=0 \
     --queue-depth=257 --queue-depth=1.5 --pool-size=1 --pool-size=lots --pool-size=-2M \
     --pool-size=99999999999999999999 --timeout=0 --timeout=-1 --timeout=never --provider=fast \
@@ -44,7 +44,7 @@ expect_failure 'argument' rblk list "$good" more
 expect_failure 'no-such-command' rblk no-such-command
 expect_failure 'no-such-thing' rblk info --can no-such-thing "$good"
 expect_failure 'no-such-option' rblk info --no-such-option "$good"
-RBLK_PROVIDER=fast expect_failure 'fast' rblk list "rblk://127.0.0.1:$port"
+RBLK_PROVIDER=fast expect_failure 'fast' rblk list "rblk://$TEST_ADDRESS:$port"
 assert_nothing_mounted "$TEST_DIR/mnt"
 
 # Options of the target.
@@ -56,20 +56,20 @@ for option in --no-such-option --listen=127.0.0.1:0x1 --listen=127.0.0.1:70000 -
 done
 expect_failure 'no-such-host\.invalid' rblkd --listen no-such-host.invalid "$export_disk"
 expect_failure '203\.0\.113\.9' rblkd --listen "203.0.113.9:$port" "$export_disk"
-expect_failure 'volume' rblkd --listen "127.0.0.1:$port"
-expect_failure '(option|volume).*-x' rblkd --listen "127.0.0.1:$port" "-x=$TEST_DIR/disk"
+expect_failure 'volume' rblkd --listen "$TEST_ADDRESS:$port"
+expect_failure '(option|volume).*-x' rblkd --listen "$TEST_ADDRESS:$port" "-x=$TEST_DIR/disk"
 for volume in disk =x "disk=" "a/b=$TEST_DIR/disk" "a b=$TEST_DIR/disk" \
     "$(printf 'x%.0s' {1..64})=$TEST_DIR/disk"; do
-    expect_failure 'NAME=PATH|name|path|unknown' rblkd --listen "127.0.0.1:$port" "$volume"
+    expect_failure 'NAME=PATH|name|path|unknown' rblkd --listen "$TEST_ADDRESS:$port" "$volume"
 done
-expect_failure 'pidfile|no-such-folder' rblkd --listen "127.0.0.1:$port" \
+expect_failure 'pidfile|no-such-folder' rblkd --listen "$TEST_ADDRESS:$port" \
     --pidfile "$TEST_DIR/no-such-folder/pid" "$export_disk"
 
 # The configuration file: the line is named.
 refused_config()
 {
     printf '%b' "$2" >bad.conf
-    expect_failure "$1" rblkd --listen "127.0.0.1:$port" --config "$TEST_DIR/bad.conf"
+    expect_failure "$1" rblkd --listen "$TEST_ADDRESS:$port" --config "$TEST_DIR/bad.conf"
 }
 expect_failure 'missing\.conf' rblkd --config "$TEST_DIR/missing.conf" "$export_disk"
 refused_config 'bad\.conf:2: .*colour' '[target]\ncolour = blue\n'

@@ -12,7 +12,7 @@ refused()
 {
     local pattern=$1
     shift
-    expect_failure "$pattern" rblkd --listen "127.0.0.1:$port" --pidfile "$pidfile" "$@"
+    expect_failure "$pattern" rblkd --listen "$TEST_ADDRESS:$port" --pidfile "$pidfile" "$@"
     [ ! -e "$pidfile" ] || fail "a pidfile was left"
     ! port_listens "$port" || fail "it still listens"
 }
@@ -53,8 +53,8 @@ ln disk other-name
 refused 'disk.*(served|locked|use)' "disk=$TEST_DIR/disk"
 refused 'other-name.*(served|locked|use)' "disk=$TEST_DIR/other-name"
 make_disk second 4096
-expect_failure "127\.0\.0\.1:$TARGET_PORT.*in use" \
-    rblkd --listen "127.0.0.1:$TARGET_PORT" "second=$TEST_DIR/second"
+expect_failure "$TEST_ADDRESS:$TARGET_PORT.*in use" \
+    rblkd --listen "$TEST_ADDRESS:$TARGET_PORT" "second=$TEST_DIR/second"
 timeout 30 rblk info "$TARGET_URI/disk" >/dev/null || fail "the first target was disturbed"
 kill_target
 start_target "disk=$TEST_DIR/disk" # the lock died with its holder

@@ -7,14 +7,14 @@
 
 need_fuse
 mkdir mnt
-EXPECT_WITHIN=$((SANITIZED ? 40 : 15))
+EXPECT_WITHIN=$((SLOW ? 40 : 15))
 
 # listener MODE: starts fake_target; sets URI and BACKGROUND_PID.
 listener()
 {
     PORT=$(free_port)
-    URI=rblk://127.0.0.1:$PORT
-    start_background fake_target "$1" 127.0.0.1 "$PORT" >"listener.$1" 2>&1
+    URI=rblk://$TEST_ADDRESS:$PORT
+    start_background fake_target "$1" "$TEST_ADDRESS" "$PORT" >"listener.$1" 2>&1
     wait_for "$PATIENCE" grep -q listening "listener.$1" || fail "$1: $(cat "listener.$1")"
 }
 
@@ -47,13 +47,13 @@ done
 for mode in hello-garbage hello-short hello-empty hello-tag hello-terminal hello-flood \
     close-at-hello close-at-attach silent-at-attach attach-size-zero attach-size-huge \
     attach-extent-size attach-queues attach-short queue-reject queue-garbage queue-depth; do
-    mount_refused "$mode" '127\.0\.0\.1:[0-9]+|disk'
+    mount_refused "$mode" "$TEST_ADDRESS:[0-9]+|disk"
 done
 mount_refused error-terminal 'rm -rf'
 
 for mode in list-count list-name; do
     listener "$mode"
-    expect_failure "127\.0\.0\.1:$PORT" rblk list "$URI"
+    expect_failure "$TEST_ADDRESS:$PORT" rblk list "$URI"
     unlisten
 done
 

@@ -83,7 +83,7 @@ fi
 status=0
 timeout 30 rblk doctor >out 2>err || status=$?
 [ "$status" -le 1 ] || fail "doctor ended with status $status: $(cat err)"
-prints '/dev/fuse' 'memlock' 'io_uring' 'RDMA' 'kernel'
+prints '/dev/fuse' 'memlock' 'io_uring' 'RDMA|rdma' 'kernel'
 timeout 30 rblk doctor --json >out 2>err || [ $? -eq "$status" ] || fail "doctor --json: $(cat err)"
 assert_json out
 

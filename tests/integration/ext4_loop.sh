@@ -10,7 +10,7 @@ need_loop
 need_command mkfs.ext4 e2fsck
 
 tree=
-for folder in /usr/share/perl /usr/share/doc /usr/include /etc; do
+for folder in /usr/share/perl /usr/share/doc /usr/include /usr/lib/modules /etc; do
     megabytes=$(du -sxm "$folder" 2>/dev/null | cut -f1) || true
     if [ "${megabytes:-0}" -ge 1 ] && [ "$megabytes" -le 200 ]; then
         tree=$folder

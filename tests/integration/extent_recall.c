@@ -3,7 +3,7 @@
  * extent_recall -- a target takes extents back all the time while threads read: nothing fails,
  * nothing is wrong
  *
- *   extent_recall [SECONDS [SEED]]
+ *   extent_recall ADDRESS [SECONDS [SEED]]
  *
  * A small target of its own runs in a thread of this process. It maps few extents at once, recalls
  * some whenever it can, and deregisters an extent the moment it is released. So a read that librblk
@@ -288,9 +288,9 @@ static void *reader_main(void *arg)
     return NULL;
 }
 
-static struct rdma_event_channel *listen_somewhere(struct rdma_cm_id **listener)
+static struct rdma_event_channel *listen_somewhere(const char *host, struct rdma_cm_id **listener)
 {
-    struct sockaddr_storage address = peer_address("127.0.0.1", "0");
+    struct sockaddr_storage address = peer_address(host, "0");
     struct rdma_event_channel *channel = rdma_create_event_channel();
 
     if (!channel || rblk_fd_nonblock(channel->fd) ||
@@ -321,13 +321,13 @@ int main(int argc, char **argv)
     struct rdma_cm_id *listener;
     pthread_t target;
     struct rblk *h;
-    char uri[64];
+    char uri[128];
 
     helper_select_provider(argv);
-    if (argc > 3)
-        helper_end(HELPER_USAGE, "usage: extent_recall [SECONDS [SEED]]");
-    deadline_ns = helper_now() + (argc > 1 ? helper_number(argv[1]) : 5) * 1000000000u;
-    seed = argc > 2 ? helper_number(argv[2]) : helper_now();
+    if (argc < 2 || argc > 4)
+        helper_end(HELPER_USAGE, "usage: extent_recall ADDRESS [SECONDS [SEED]]");
+    deadline_ns = helper_now() + (argc > 2 ? helper_number(argv[2]) : 5) * 1000000000u;
+    seed = argc > 3 ? helper_number(argv[3]) : helper_now();
     printf("seed %llu\n", (unsigned long long)seed);
     volume = aligned_alloc(4096, EXTENTS * EXTENT_SIZE);
     if (!volume)
@@ -337,10 +337,10 @@ int main(int argc, char **argv)
 
         helper_random_bytes(&random, volume, EXTENTS * EXTENT_SIZE);
     }
-    channel = listen_somewhere(&listener);
+    channel = listen_somewhere(argv[1], &listener);
     if (pthread_create(&target, NULL, target_main, channel))
         helper_fail("cannot start the target");
-    snprintf(uri, sizeof(uri), "rblk://127.0.0.1:%u/disk", port);
+    snprintf(uri, sizeof(uri), "rblk://%s:%u/disk", argv[1], port);
     if (rblk_create(&h) || rblk_set_mode(h, RBLK_MODE_RO) || rblk_set_queues(h, QUEUES) ||
         rblk_connect(h, uri))
         helper_fail("%s", rblk_error(h));

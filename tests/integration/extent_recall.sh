@@ -4,4 +4,4 @@
 
 . "$(dirname "$0")/lib.sh"
 
-timeout 60 extent_recall 5 "$TEST_SEED"
+timeout 60 extent_recall "$TEST_ADDRESS" 5 "$TEST_SEED"

@@ -2,12 +2,13 @@
 /*
  * hostile -- a client that sends what no client may send, case by case
  *
- *   hostile [-c CASE] [-s SEED] [-n COUNT] [-L LOG -P PATTERN] HOST PORT VOLUME
+ *   hostile [-r] [-x CASE] [-c CASE] [-s SEED] [-n COUNT] [-L LOG -P PATTERN] HOST PORT VOLUME
  *
  * VOLUME must be free, writable, of 1 MiB at least, and is left as it was. Each case must end as its
  * line in the table says. With -L, a case that breaks the protocol must add exactly one line to the
  * target's log that matches the extended regular expression PATTERN. -c: only cases whose name begins
- * so. -n: how many random mutations.
+ * so. -n: how many random mutations. -r: the target is on a device, so without the cases that speak to
+ * the software provider in plain TCP. -x: without this case.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -1754,7 +1755,16 @@ static bool log_is_right(const char *name, enum logged logged, const regex_t *pa
     return added <= 1 || wrong("it was logged %u times", added);
 }
 
-static unsigned int run_cases(const char *only, const regex_t *pattern, unsigned int *failures)
+static const char *left_out; /* a case, or NULL */
+
+static bool is_plain_tcp(const char *name)
+{
+    return strncmp(name, "tcp-", 4) == 0 || strncmp(name, "frame-", 6) == 0 ||
+           strcmp(name, "silent-many") == 0;
+}
+
+static unsigned int run_cases(const char *only, bool rdma_only, const regex_t *pattern,
+                              unsigned int *failures)
 {
     unsigned int done = 0;
 
@@ -1762,7 +1772,9 @@ static unsigned int run_cases(const char *only, const regex_t *pattern, unsigned
         unsigned int before = log_path != NULL ? lines_in_log(pattern) : 0;
         uint64_t begun = helper_now();
 
-        if (strncmp(cases[i].name, only, strlen(only)) != 0)
+        if (strncmp(cases[i].name, only, strlen(only)) != 0 ||
+            (rdma_only && is_plain_tcp(cases[i].name)) ||
+            (left_out != NULL && strcmp(cases[i].name, left_out) == 0))
             continue;
         done++;
         reason[0] = '\0';
@@ -1781,12 +1793,19 @@ int main(int argc, char **argv)
 {
     const char *only = "";
     unsigned int failures = 0, done;
+    bool rdma_only = false;
     regex_t pattern;
     int option;
 
     helper_select_provider(argv);
-    while ((option = getopt(argc, argv, "c:s:n:L:P:")) != -1) {
+    while ((option = getopt(argc, argv, "rx:c:s:n:L:P:")) != -1) {
         switch (option) {
+        case 'r':
+            rdma_only = true;
+            break;
+        case 'x':
+            left_out = optarg;
+            break;
         case 'c':
             only = optarg;
             break;
@@ -1815,7 +1834,7 @@ int main(int argc, char **argv)
     volume = argv[optind + 2];
     address = peer_address(host_text, port_text);
     signal(SIGPIPE, SIG_IGN);
-    done = run_cases(only, &pattern, &failures);
+    done = run_cases(only, rdma_only, &pattern, &failures);
     if (log_pattern != NULL)
         regfree(&pattern);
     printf("measured: %u hostile cases, seed %llu: %u went wrong\n", done, (unsigned long long)seed,

@@ -11,7 +11,10 @@
 # and then runs with "set -euo pipefail" in an empty folder of its own (TEST_DIR, also the current
 # folder), with the programs under test first in PATH. Whatever these functions start, mount or
 # attach is undone when the test ends, however it ends; a process that the test leaves behind is a
-# failure. Environment: RBLK_BUILD (default build/debug), RBLK_TEST_KEEP, RBLK_TEST_SEED.
+# failure. Environment: RBLK_BUILD (default build/debug), RBLK_TEST_KEEP, RBLK_TEST_SEED;
+# RBLK_TEST_PROVIDER=verbs with RBLK_TEST_ADDRESS, the address of an RDMA device, for a run on that
+# device (tests/vm) instead of the software provider on 127.0.0.1; RBLK_TEST_SLOW=N on a machine that
+# is many times slower than most: random tests do an N-th of their work, and there is more patience.
 
 set -euo pipefail
 
@@ -23,6 +26,9 @@ RBLK_BUILD=${RBLK_BUILD:-$ROOT/build/debug}
 RBLK_VARIANT=${RBLK_VARIANT:-$(basename "$RBLK_BUILD")}
 PATH=$RBLK_BUILD/bin:$RBLK_BUILD/tests/integration:$PATH:/usr/sbin:/sbin
 SOFTRDMA_LIB=$RBLK_BUILD/lib/librblk-softrdma.so
+TEST_PROVIDER=${RBLK_TEST_PROVIDER:-soft}
+TEST_ADDRESS=${RBLK_TEST_ADDRESS:-127.0.0.1}
+[ "$TEST_PROVIDER" = soft ] || export RBLK_PROVIDER=$TEST_PROVIDER
 TEST_NAME=$(basename "$0" .sh)
 TEST_DIR=$(mktemp -d "${TMPDIR:-/var/tmp}/rblk-$TEST_NAME.XXXXXX")
 TEST_SEED=${RBLK_TEST_SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
@@ -41,16 +47,11 @@ loops=()                    # loop devices
 filesystems=()              # folders where a file system is mounted, newest last
 
 # How long a program may take to end, in seconds; sanitized programs look for leaks first.
+SLOW=${RBLK_TEST_SLOW:-0}
 case $RBLK_VARIANT in
-asan | tsan)
-    SANITIZED=1
-    PATIENCE=40
-    ;;
-*)
-    SANITIZED=0
-    PATIENCE=15
-    ;;
+asan | tsan) SLOW=${RBLK_TEST_SLOW:-5} ;;
 esac
+PATIENCE=$((SLOW ? 40 : 15))
 
 foreign_environment=(env "LD_PRELOAD=$SOFTRDMA_LIB")
 if [ "$RBLK_VARIANT" = asan ]; then
@@ -94,10 +95,10 @@ must()
     exit 77
 }
 
-# scaled N: N, or fewer under a sanitizer, which makes programs slow.
+# scaled N: N, or fewer where programs are slow, as under a sanitizer.
 scaled()
 {
-    echo $((SANITIZED ? ($1 + 4) / 5 : $1))
+    echo $((SLOW ? ($1 + SLOW - 1) / SLOW : $1))
 }
 
 assert_equal()
@@ -170,6 +171,13 @@ need_loop()
     have_loop || must "no loop device is to be had"
 }
 
+# registering_fills_holes: devices of kernels before 6.2 register writable mappings only, which allocates
+# the holes of a backing file; so it cannot be larger than the file system.
+registering_fills_holes()
+{
+    [ "$TEST_PROVIDER" != soft ] && [ "$(printf '%s\n' 6.2 "$(uname -r)" | sort -V | head -n 1)" != 6.2 ]
+}
+
 need_command()
 {
     local name
@@ -194,6 +202,7 @@ start_foreign()
 
 need_foreign()
 {
+    [ "$TEST_PROVIDER" = soft ] || skip "about the software provider, which is not in use"
     [ "$RBLK_VARIANT" != tsan ] ||
         skip "a program that is not ours cannot load a library built with the thread sanitizer"
 }
@@ -202,13 +211,21 @@ need_foreign()
 # Targets
 # ---------------------------------------------------------------------------------------------
 
+# Listeners of devices are no sockets that the system shows.
+if [ "$TEST_PROVIDER" != soft ]; then
+    port_listens()
+    {
+        timeout 10 rdma resource show cm_id | grep -qE "state LISTEN .*src-addr [^ ]*:$1( |\$)"
+    }
+fi
+
 target_settled()
 {
     [ -s "$1" ] || ! is_running "$2"
 }
 
-# start_target [-n NAME] [-p PORT] ARGUMENTS...: starts rblkd on a free port of 127.0.0.1 and waits
-# until it is ready. Sets TARGET_PID, TARGET_PORT, TARGET_URI (rblk://127.0.0.1:PORT, add /VOLUME)
+# start_target [-n NAME] [-p PORT] ARGUMENTS...: starts rblkd on a free port of TEST_ADDRESS and
+# waits until it is ready. Sets TARGET_PID, TARGET_PORT, TARGET_URI (rblk://ADDRESS:PORT, add /VOLUME)
 # and TARGET_LOG.
 start_target()
 {
@@ -222,11 +239,11 @@ start_target()
     done
     shift $((OPTIND - 1))
     TARGET_PORT=${port:-$(free_port)}
-    TARGET_URI=rblk://127.0.0.1:$TARGET_PORT
+    TARGET_URI=rblk://$TEST_ADDRESS:$TARGET_PORT
     TARGET_LOG=$TEST_DIR/$name.log
     pidfile=$TEST_DIR/$name.pid
     rm -f "$pidfile"
-    rblkd --listen "127.0.0.1:$TARGET_PORT" --pidfile "$pidfile" "$@" </dev/null \
+    rblkd --listen "$TEST_ADDRESS:$TARGET_PORT" --pidfile "$pidfile" "$@" </dev/null \
         >>"$TARGET_LOG" 2>&1 &
     TARGET_PID=$!
     target_pids[$name]=$TARGET_PID

@@ -7,7 +7,7 @@
 
 make_disk disk 1048576
 start_target "disk=$TEST_DIR/disk"
-keepalive=$((SANITIZED ? 1000 : 500))
+keepalive=$((SLOW ? 1000 : 500))
 
 # hold_attached NAME OPTIONS...: starts a client and waits until it is attached. Sets BACKGROUND_PID.
 hold_attached()

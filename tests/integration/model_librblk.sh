@@ -32,4 +32,8 @@ for size in 1 511 4095 4096 4097; do
     one_size "$size" sync:300 async:600
 done
 one_size $((64 * 1048576 + 1)) sync:500 async:1500 threads:1500
-one_size "$tib" async:1500
+if registering_fills_holes; then
+    note "without a disk of 1 TiB: registering would fill it"
+else
+    one_size "$tib" async:1500
+fi

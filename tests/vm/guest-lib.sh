@@ -2,19 +2,21 @@
 # guest-lib -- functions that scenarios use inside the guest
 # shellcheck shell=bash
 set -euo pipefail
+# shellcheck source=tools/lib.sh
+. /rblk/tools/lib.sh
 
-export PATH=/rblk/bin:/rblk/tests:$PATH LD_LIBRARY_PATH=/rblk/lib
+export RBLK_BUILD=/rblk/build/$RBLK_VARIANT
+export PATH=$RBLK_BUILD/bin:$RBLK_BUILD/tests/integration:$PATH LD_LIBRARY_PATH=$RBLK_BUILD/lib
 
 fail() {
     echo "FAIL: $*"
     exit 1
 }
 
-# network: the guest's own interface, up, with the address that its role has (or user networking's)
+# network [ADDRESS/BITS]: the guest's own interface, up, with the address that its role has
 network() {
-    local address=${ADDRESS:-10.77.0.1}
     ip link set eth0 up
-    ip address add "${1:-$address/24}" dev eth0
+    ip address add "${1:-10.77.0.$ROLE/24}" dev eth0
 }
 
 # user_network: QEMU's user networking; the host is 10.0.2.2
@@ -46,7 +48,7 @@ rdma_device() {
     esac
     rdma link add "${type}0" type "$type" netdev "$netdev"
     local try
-    for try in $(seq 50); do
+    for try in $(seq 100); do
         if ibv_devinfo -d "${type}0" 2>/dev/null | grep -q PORT_ACTIVE; then
             return 0
         fi
@@ -55,15 +57,9 @@ rdma_device() {
     fail "${type}0 did not become active after $try tries"
 }
 
-# wait_for SECONDS COMMAND...: until the command succeeds
-wait_for() {
-    local seconds=$1 end
-    shift
-    end=$(($(date +%s) + seconds))
-    until "$@"; do
-        [ "$(date +%s)" -lt "$end" ] || return 1
-        sleep 0.1
-    done
+# rdma_listens PORT: for wait_for; somebody listens there on an RDMA device
+rdma_listens() {
+    rdma resource show cm_id | grep -qE "state LISTEN .*src-addr [^ ]*:$1( |\$)"
 }
 
 # start_target NAME=PATH...: rblkd on $RDMA_ADDRESS over kernel verbs; its pid in $TARGET
@@ -144,8 +140,19 @@ fio_verify() {
     unmount_disk
 }
 
-# rblk_over rxe|siw: the whole product on that device
-rblk_over() {
+# allocation_is_announced FILE SIZE: this kernel (6.1) can register writable mappings only, so registering allocates
+# holes; rblkd says so, once.
+allocation_is_announced() {
+    local allocated lines
+    allocated=$(($(stat -c '%b * %B' "$1")))
+    lines=$(grep -c 'registers only writable mappings' /tmp/rblkd.log) || true
+    echo "allocated: $allocated bytes of $2; said in the log: $lines time(s)"
+    [ "$allocated" -ge "$2" ] || fail "$1 still has holes although it was registered"
+    [ "$lines" = 1 ] || fail "rblkd said $lines times that it allocates holes: $(cat /tmp/rblkd.log)"
+}
+
+# volumes_over rxe|siw: random I/O against a model, and fio's verification, on three kinds of file system
+volumes_over() {
     local type=$1 kind size
     rdma_device "$type"
     for kind in tmpfs ext4 xfs; do
@@ -158,9 +165,133 @@ rblk_over() {
             verify_with_model $size
             [ $size -lt 1048576 ] || fio_verify
             stop_target
-            echo "allocated: $(du -k /srv/disk | cut -f 1) KiB of $((size / 1024)) KiB"
-            grep -iE 'map|alloc|6\.1' /tmp/rblkd.log || true
+            allocation_is_announced /srv/disk $size
         done
         remove_backing_directory
     done
+}
+
+# coherence_over rxe|siw: what RDMA READ sees of the backing file (tests/integration/coherence.c)
+coherence_over() {
+    local type=$1 kind size=8388609
+    rdma_device "$type"
+    for kind in tmpfs ext4 xfs; do
+        echo "== $type, backing file on $kind"
+        backing_directory $kind
+        truncate -s $size /srv/disk
+        start_target --extent-size 1M disk=/srv/disk
+        RBLK_PROVIDER=verbs timeout 100 coherence "rblk://$RDMA_ADDRESS/disk" /srv/disk || fail "coherence"
+        stop_target
+        allocation_is_announced /srv/disk $size
+        read_only_volume $size
+        remove_backing_directory
+    done
+}
+
+# read_only_volume SIZE: holes of a volume that is exported read-only read as zeros, and get allocated, too
+read_only_volume() {
+    rm /srv/disk
+    truncate -s "$1" /srv/disk
+    start_target disk=/srv/disk,ro
+    timeout 60 rblk read --provider verbs "rblk://$RDMA_ADDRESS/disk" | cmp - /srv/disk || fail "read-only volume"
+    stop_target
+    allocation_is_announced /srv/disk "$1"
+}
+
+# integration_over rxe|siw [NAME...]: the integration suite on that device
+integration_over() {
+    local type=$1 test reason status=0
+    # Tests of the software provider say so (need_foreign); scenario "devices" runs Debian's programs on devices.
+    local -A left_out=(
+        [bad_arguments]='opens no device'
+        [bad_backing]='fails before a device is opened'
+    )
+    if [ "$type" = siw ]; then
+        left_out[bad_target]='about the initiator alone; done over rxe'
+        left_out[not_rblk]='an answer that is not MPA crashes siw (Linux 6.1); done over rxe'
+    fi
+    shift
+    rdma_device "$type"
+    # On a real file system: direct I/O of loop devices is not for tmpfs.
+    modprobe ext4
+    mkfs.ext4 -q -F -E nodiscard /dev/vda
+    mkdir -p /srv
+    mount /dev/vda /srv
+    export RBLK_TEST_PROVIDER=verbs RBLK_TEST_ADDRESS=$RDMA_ADDRESS RBLK_TEST_SLOW=20
+    export CI=true TMPDIR=/srv LD_LIBRARY_PATH=
+    cd /rblk
+    if [ $# -eq 0 ]; then
+        for test in tests/integration/*.sh; do
+            test=$(basename "$test" .sh)
+            reason=${left_out[$test]-}
+            ! grep -q '^need_foreign' "tests/integration/$test.sh" || reason='about the software provider'
+            if [ -n "$reason" ]; then
+                echo "left out: $test: $reason"
+            elif [ "$test" != lib ]; then
+                set -- "$@" "$test"
+            fi
+        done
+    fi
+    tests/run -v "$RBLK_VARIANT" "${@/#/integration/}" || status=$?
+    return $status
+}
+
+# power_cut_over rxe|siw: one guest exports a disk, the other works on it; then the first loses its power
+power_cut_over() {
+    local type=$1
+    network
+    rdma_device "$type" eth0
+    "power_cut_guest_$ROLE"
+}
+
+power_cut_guest_1() {
+    backing_directory ext4
+    truncate -s 32M /srv/disk
+    truncate -s 4096 /srv/signal
+    start_target disk=/srv/disk signal=/srv/signal
+    tail -n +1 -f /tmp/rblkd.log &
+    wait_for 200 grep -q now /srv/signal || fail "the other guest does not get so far"
+    is_running "$TARGET" || fail "rblkd ended"
+    echo '@@power-cut'
+    sleep 30
+    fail "the power is still on"
+}
+
+power_cut_guest_2() {
+    local uri=rblk://10.77.0.1 io begun took process status=0
+    export RBLK_PROVIDER=verbs
+    wait_for 60 timeout -k 5 20 rblk info "$uri/disk" || fail "no target on the other guest"
+    mkdir -p /mnt/remote
+    rblk mount "$uri/disk" /mnt/remote || fail "rblk mount"
+    process=$(pidof rblk-fuse)
+    truncate -s 32M /tmp/model
+    timeout 100 model_mount run -s 1 -n 150 -t 2 /mnt/remote/disk /tmp/model || fail "model over the network"
+    timeout 100 model_mount run -s 2 -t 2 -T 100 -u /tmp/uncertain /mnt/remote/disk /tmp/model >/tmp/io.log 2>&1 &
+    io=$!
+    sleep 2
+    is_running $io || fail "the load ended too early: $(cat /tmp/io.log)"
+    echo now | timeout 30 rblk write "$uri/signal" || fail "signal"
+    begun=$(date +%s%N)
+    wait_for 60 not is_running $io || fail "I/O still hangs 60 s after the power cut"
+    took=$((($(date +%s%N) - begun) / 1000000))
+    wait $io || status=$?
+    cat /tmp/io.log
+    [ $status -eq 3 ] || fail "the load ended with status $status"
+    grep -q 'Input/output error' /tmp/io.log || fail "no EIO"
+    echo "measured: EIO $took ms after the power cut"
+
+    # The mount is well otherwise: it answers, at once, and can be taken away.
+    is_running "$process" || fail "the mount process ended"
+    status=0
+    timeout 5 dd if=/mnt/remote/disk of=/dev/null bs=4096 count=1 iflag=direct 2>/tmp/dd.log || status=$?
+    grep -q 'Input/output error' /tmp/dd.log || fail "a new read: status $status, $(cat /tmp/dd.log)"
+    timeout 20 rblk status || fail "status"
+    ! timeout 60 rblk unmount /mnt/remote 2>/tmp/unmount.log || fail "nobody said that a flush is missing"
+    grep -q flush /tmp/unmount.log || fail "unmount: $(cat /tmp/unmount.log)"
+    wait_for 20 not is_running "$process" || fail "the mount process is still there"
+    ! mountpoint -q /mnt/remote || fail "still mounted"
+    status=0
+    timeout 60 rblk info "$uri/disk" 2>/tmp/info.log || status=$?
+    { [ $status -ne 0 ] && [ $status -ne 124 ]; } || fail "rblk info of the dead target: $status"
+    cat /tmp/info.log
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# volumes-rxe -- rblk over Soft-RoCE: backing files on tmpfs, ext4 and xfs, model tests, fio verify, ext4 on top
+# volumes-rxe -- rblk over kernel Soft-RoCE: model test and fio verify, backing files on tmpfs, ext4 and xfs
 # timeout: 420
 # shellcheck shell=bash
 
 guest() {
-    rblk_over rxe
+    volumes_over rxe
 }
