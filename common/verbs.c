@@ -99,6 +99,13 @@ void rblk_conn_param(struct rdma_conn_param *p, uint8_t initiator_depth,
     p->rnr_retry_count = 6; /* 7 would mean for ever; credits make sure that none is needed */
 }
 
+int rblk_qp_nudge(struct ibv_qp *qp, uint64_t wr_id)
+{
+    struct ibv_send_wr wr = {.wr_id = wr_id, .opcode = IBV_WR_RDMA_WRITE}, *bad;
+
+    return -ibv_post_send(qp, &wr, &bad);
+}
+
 uint64_t rblk_memlock_limit(void)
 {
     struct rlimit limit;

@@ -45,6 +45,12 @@ int rblk_qp_create(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *send
 void rblk_conn_param(struct rdma_conn_param *p, uint8_t initiator_depth,
                      uint8_t responder_resources, const void *private_data, uint8_t private_len);
 
+/*
+ * Posts an empty RDMA WRITE, which no end takes notice of, without asking for a completion: should it
+ * be flushed, wr_id names it. Why: see control.c of the initiator. 0 or -errno.
+ */
+int rblk_qp_nudge(struct ibv_qp *qp, uint64_t wr_id);
+
 /* Soft RLIMIT_MEMLOCK in bytes (UINT64_MAX: unlimited); CAP_IPC_LOCK would lift it unseen. */
 uint64_t rblk_memlock_limit(void);
 

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "common/clock.h"
+#include "common/verbs.h"
 #include "connect.h"
 #include "control.h"
 
@@ -13,6 +14,7 @@
 #define WR_MESSAGE 0x100u
 #define WR_ACK 0x200u
 #define WR_RECEIVE 0x300u
+#define WR_NUDGE 0x400u
 #define WR_KIND 0xf00u
 #define WR_INDEX 0x0ffu
 
@@ -361,4 +363,16 @@ void rblk_calls_progress(struct rblk_conn *conn)
     if (n < 0)
         rblk_conn_fail(conn, -EIO, "%s: the completion queue of the control connection failed",
                        conn->address);
+}
+
+void rblk_calls_nudge(struct rblk_conn *conn)
+{
+    int rc;
+
+    pthread_mutex_lock(&conn->lock);
+    rc = rblk_qp_nudge(conn->endpoint.id->qp, WR_NUDGE);
+    pthread_mutex_unlock(&conn->lock);
+    if (rc)
+        rblk_conn_fail(conn, -EIO, "%s: cannot post on the control connection: %s", conn->address,
+                       strerror(-rc));
 }

@@ -110,7 +110,7 @@ static int use_device(struct rblk *h, struct ibv_context *verbs)
 static int prepare_control_qp(struct rblk_conn *conn)
 {
     struct rblk_qp_limits limits = {
-        .send_wr = CONTROL_SENDS,
+        .send_wr = CONTROL_SENDS + RBLK_NUDGES,
         .recv_wr = RBLK_CONTROL_RECEIVES,
         .send_sge = 1,
         .recv_sge = 1,

@@ -194,6 +194,48 @@ static void keep_alive(struct rblk_conn *conn, uint64_t interval, bool serving)
         check_queues(conn, now);
 }
 
+/*
+ * Kernel siw (6.1) as the target's device answers a connection request before it has its socket call
+ * it for data: a first message that is faster lies there unseen until more data comes. So on iWARP,
+ * while nothing has come back on a queue pair, empty writes follow. True: one is due.
+ */
+static bool nudge_is_due(struct rblk_nudging *n, uint64_t now)
+{
+    static const uint32_t after_ms[RBLK_NUDGES] = {25, 75, 250, 750};
+    bool first = n->due_ns == 0;
+
+    if (n->done == RBLK_NUDGES || (!first && now < n->due_ns))
+        return false;
+    n->done += !first;
+    if (n->done < RBLK_NUDGES)
+        n->due_ns = now + after_ms[n->done] * (uint64_t)NS_PER_MS;
+    return !first;
+}
+
+/* Returns when it wants to be called again (rblk_now_ns clock), UINT64_MAX: no more. */
+static uint64_t nudge(struct rblk_conn *conn, bool serving)
+{
+    struct rblk *h = conn->h;
+    uint64_t now = rblk_now_ns(), next = UINT64_MAX;
+
+    if (h->verbs->device->transport_type != IBV_TRANSPORT_IWARP)
+        return next;
+    if (conn->heard_ns == 0) {
+        if (nudge_is_due(&conn->nudging, now))
+            rblk_calls_nudge(conn);
+        if (conn->nudging.done < RBLK_NUDGES)
+            next = conn->nudging.due_ns;
+    }
+    if (serving && conn->queue_nudging.done < RBLK_NUDGES) {
+        if (nudge_is_due(&conn->queue_nudging, now))
+            for (unsigned int i = 0; i < h->queue_count; i++)
+                rblk_link_nudge(h->queue[i]);
+        if (conn->queue_nudging.done < RBLK_NUDGES && conn->queue_nudging.due_ns < next)
+            next = conn->queue_nudging.due_ns;
+    }
+    return next;
+}
+
 /* Takes everything of a failed connection down; true when no more is to do. */
 static bool take_down(struct rblk_conn *conn, bool live, bool serving)
 {
@@ -221,7 +263,8 @@ static bool take_down(struct rblk_conn *conn, bool live, bool serving)
 /* -- control thread -------------------------------------------------------------------------- */
 
 /* Sleeps until something happens or the next thing is due. */
-static void wait_for_work(struct rblk_conn *conn, bool live, uint64_t interval, bool soon)
+static void wait_for_work(struct rblk_conn *conn, bool live, uint64_t interval, bool soon,
+                          uint64_t nudge_ns)
 {
     struct pollfd pfd[3] = {
         {.fd = conn->wake_fd, .events = POLLIN},
@@ -235,6 +278,8 @@ static void wait_for_work(struct rblk_conn *conn, bool live, uint64_t interval, 
         timeout = 1;
     else if (interval)
         timeout = conn->ping_due_ns ? rblk_deadline_left_ms(conn->ping_due_ns) : 0;
+    if (nudge_ns != UINT64_MAX && (timeout < 0 || rblk_deadline_left_ms(nudge_ns) < timeout))
+        timeout = rblk_deadline_left_ms(nudge_ns);
     poll(pfd, 3, timeout);
     if (pfd[0].revents && read(conn->wake_fd, &count, sizeof(count)) < 0) {
         /* Nothing to read after all. */
@@ -249,7 +294,7 @@ static void *control_main(void *arg)
     pthread_setname_np(pthread_self(), "rblk-control");
     for (;;) {
         bool stop, live, serving, failed;
-        uint64_t interval;
+        uint64_t interval, nudge_ns = UINT64_MAX;
 
         pthread_mutex_lock(&conn->lock);
         stop = conn->stop;
@@ -271,12 +316,13 @@ static void *control_main(void *arg)
                 conn->drained = take_down(conn, live, serving);
             soon = !conn->drained;
         } else if (live) {
+            nudge_ns = nudge(conn, serving);
             if (interval)
                 keep_alive(conn, interval, serving);
             if (serving)
                 soon = rblk_mapping_progress(conn);
         }
-        wait_for_work(conn, live && !conn->drained, interval, soon);
+        wait_for_work(conn, live && !conn->drained, interval, soon, nudge_ns);
     }
 }
 

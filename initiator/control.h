@@ -43,6 +43,8 @@
  * sooner than an fdatasync of a busy disk may take. */
 #define RBLK_STALLED_TIMEOUTS 6u
 #define RBLK_STALLED_MIN_MS 60000u
+/* Empty writes at most that follow the first message of a connection (control.c, nudge). */
+#define RBLK_NUDGES 4u
 /* How long flushed work requests are waited for before the queue pair is destroyed anyway. */
 #define RBLK_DRAIN_MS 500u
 
@@ -102,6 +104,10 @@ struct rblk_conn {
 
     /* Control thread only. */
     uint64_t heard_ns, ping_due_ns;
+    struct rblk_nudging {
+        unsigned int done;
+        uint64_t due_ns; /* of the next; 0: the first one has no time yet */
+    } nudging, queue_nudging;
     bool armed, draining, drained;
     uint64_t drain_deadline_ns;
     struct rblk_mapping mapping;
@@ -159,6 +165,8 @@ struct rblk_call *rblk_call_take(struct rblk_conn *conn, unsigned int slot);
 int rblk_call_post(struct rblk_conn *conn, struct rblk_call *call, size_t len);
 /* The control thread: takes completions of the control connection. */
 void rblk_calls_progress(struct rblk_conn *conn);
+/* The control thread: an empty write on the control connection. */
+void rblk_calls_nudge(struct rblk_conn *conn);
 
 /* -- control.c: the control thread's half of call.c ------------------------------------------ */
 

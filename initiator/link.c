@@ -117,7 +117,7 @@ static int prepare_qp(struct rblk_queue *q)
 
     q->sq_size = 2 * q->depth + RBLK_QUEUE_READS;
     q->sq_signal = q->sq_size / 4;
-    limits.send_wr = q->sq_size;
+    limits.send_wr = q->sq_size + RBLK_NUDGES;
     q->sq = calloc(q->sq_size, sizeof(*q->sq));
     if (!q->sq)
         return rblk_fail(q->h, -ENOMEM, "queue %u: no memory for its send queue", q->index);
@@ -382,6 +382,20 @@ int rblk_link_reap(struct rblk_queue *q)
         if (n < RBLK_REAP_MAX)
             return total;
     }
+}
+
+void rblk_link_nudge(struct rblk_queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    if (q->state == RBLK_QUEUE_LIVE && q->sq_posted > 0 && q->progress == 0) {
+        /* Work requests complete in order: its completion is that of everything before it. */
+        int rc = rblk_qp_nudge(q->endpoint.id->qp, q->sq_posted - 1);
+
+        if (rc)
+            rblk_conn_fail(q->conn, -EIO, "%s: queue %u cannot post work requests: %s",
+                           q->conn->address, q->index, strerror(-rc));
+    }
+    pthread_mutex_unlock(&q->lock);
 }
 
 uint64_t rblk_link_stalled_ns(struct rblk_queue *q, uint64_t now_ns)

@@ -243,6 +243,8 @@ void rblk_link_break(struct rblk_queue *q);
  * every request with `error`, the queue is DEAD. Returns true when it is.
  */
 bool rblk_link_drain(struct rblk_queue *q, bool force, int error);
+/* Control thread: an empty write, when work is outstanding and nothing has ever completed. */
+void rblk_link_nudge(struct rblk_queue *q);
 /*
  * Control thread, now and then: takes completions that nobody polls for. Nanoseconds for which work
  * has been outstanding without any completion.
