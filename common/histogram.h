@@ -12,11 +12,11 @@
 #include <stdint.h>
 
 /*
- * Logarithmic buckets: each power of two of nanoseconds is divided in 8, so a bucket is at
- * most 12.5 % wide. Values below 8 ns have one bucket each; the last bucket also takes everything
+ * Logarithmic buckets: each power of two of nanoseconds is divided in 32, so a bucket is at
+ * most 3.2 % wide. Values below 32 ns have one bucket each; the last bucket also takes everything
  * above.
  */
-#define HISTOGRAM_SUB_BITS 3
+#define HISTOGRAM_SUB_BITS 5
 #define HISTOGRAM_POWERS 40 /* 2^40 ns: 18 minutes */
 #define HISTOGRAM_BUCKETS (HISTOGRAM_POWERS << HISTOGRAM_SUB_BITS)
 

@@ -15,7 +15,6 @@
 
 #define DEFAULT_DEPTH 64
 #define DEFAULT_TIMEOUT_S 10
-#define DEFAULT_SPIN_US 50
 #define SPIN_US_MAX 1000
 
 /* From so many CPUs on there are two queues unless told otherwise. */
@@ -44,7 +43,8 @@ const char fuse_options_help[] =
     "      --allow-other      let other users in, as file mode and owner permit\n"
     "      --cache            let the kernel cache reads; with --ro only, and only right\n"
     "                         while nobody writes to the volume\n"
-    "      --spin MICROSECONDS  longest busy wait before sleeping, 0 to 1000 (default 50)\n"
+    "      --spin MICROSECONDS  longest busy wait before sleeping, 0 to 1000 (default: three\n"
+    "                           times what waking up costs here, at least 50)\n"
     "      --provider NAME    auto, verbs or soft (default: $RBLK_PROVIDER, or auto)\n"
     "  -f, --foreground       stay in the foreground\n"
     "      --log-file FILE    append messages to FILE once in the background\n"
@@ -305,7 +305,7 @@ int fuse_options_parse(struct fuse_options *out, int argc, char **argv, char *er
     struct fuse_options o = {
         .queue_depth = DEFAULT_DEPTH,
         .timeout_ms = DEFAULT_TIMEOUT_S * 1000,
-        .spin_us = DEFAULT_SPIN_US,
+        .spin_us = FUSE_SPIN_AUTO,
         .log_level = RBLK_LOG_INFO,
     };
     char letter[3];

@@ -24,6 +24,7 @@
 #include "size.h"
 #include "status.h"
 #include "uri.h"
+#include "wake.h"
 #include "worker.h"
 
 #define SAMPLE_MS 1000
@@ -86,7 +87,11 @@ static void set_attributes(struct frontend *f)
     struct timespec now;
 
     f->read_only = f->info.read_only || f->options->mode == RBLK_MODE_RO;
-    f->can_spin = several_cpus();
+    /* On one CPU a spinning thread only keeps the others from the work it waits for. */
+    if (several_cpus())
+        f->spin_ns = f->options->spin_us == FUSE_SPIN_AUTO ? (uint32_t)rblk_spin_limit_ns()
+                                                           : f->options->spin_us * 1000;
+    f->wake_ns = (uint32_t)rblk_wake_cost_ns();
     clock_gettime(CLOCK_REALTIME, &now);
     atomic_init(&f->mode, f->read_only ? 0400 : 0600);
     atomic_init(&f->uid, getuid());

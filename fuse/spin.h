@@ -2,7 +2,7 @@
 /*
  * spin -- whether a busy wait before sleeping is worth its CPU time, learned from recent waits
  *
- * A sleeping thread costs tens of microseconds to wake. If waits have been shorter than the bound,
+ * A sleeping thread costs tens of microseconds to wake, in a virtual machine hundreds. If waits have been shorter than the bound,
  * a spin saves that; if they have been longer, a spin only takes CPU time from whoever could end
  * the wait. Each thread has its own; no function here is for two threads at once.
  */
@@ -12,12 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What waking up costs, ns: a wait that was slept through is longer than it had to be by this much.
- */
-#define SPIN_WAKE_NS 20000u
-
 struct spin {
     uint32_t limit_ns; /* longest spin; 0: never */
+    uint32_t wake_ns;  /* a wait that was slept through is longer than it had to be by this much */
     uint32_t score;    /* share of recent waits that were short, in 1/SPIN_SCORE_ONE */
 };
 
@@ -25,10 +22,11 @@ struct spin {
 #define SPIN_SCORE_WORTH (SPIN_SCORE_ONE / 2) /* spin when half of them were */
 #define SPIN_SCORE_WEIGHT 8u /* one wait moves the score by an eighth of the distance */
 
-/* Starts without spinning: the first short waits teach it. */
-static inline void spin_init(struct spin *s, uint32_t limit_ns)
+/* Starts without spinning: the first short waits teach it. wake_ns: what waking up costs. */
+static inline void spin_init(struct spin *s, uint32_t limit_ns, uint32_t wake_ns)
 {
     s->limit_ns = limit_ns;
+    s->wake_ns = wake_ns;
     s->score = 0;
 }
 
@@ -40,7 +38,7 @@ static inline bool spin_is_worth(const struct spin *s)
 /* Tells how long a wait was, and whether (the end of) it was slept through. */
 static inline void spin_learn(struct spin *s, uint64_t waited_ns, bool slept)
 {
-    uint64_t bound = (uint64_t)s->limit_ns + (slept ? SPIN_WAKE_NS : 0);
+    uint64_t bound = (uint64_t)s->limit_ns + (slept ? s->wake_ns : 0);
 
     if (waited_ns <= bound)
         s->score += (SPIN_SCORE_ONE - s->score + SPIN_SCORE_WEIGHT - 1) / SPIN_SCORE_WEIGHT;

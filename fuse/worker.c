@@ -580,8 +580,8 @@ static int worker_create(struct worker *w)
     w->buffer_count = BUFFERS_TOTAL / f->worker_count;
     if (w->buffer_count < BUFFERS_MIN)
         w->buffer_count = BUFFERS_MIN;
-    spin_init(&w->request_spin, f->can_spin ? f->options->spin_us * 1000 : 0);
-    spin_init(&w->completion_spin, f->can_spin ? f->options->spin_us * 1000 : 0);
+    spin_init(&w->request_spin, f->spin_ns, f->wake_ns);
+    spin_init(&w->completion_spin, f->spin_ns, f->wake_ns);
     w->queue = rblk_get_queue(f->handle, w->index);
     if (!w->queue)
         return -ENOTCONN;

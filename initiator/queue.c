@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/wake.h"
 #include "control.h"
 
 /* Callbacks that are run between two holds of the queue's lock. */
@@ -30,6 +31,7 @@ int rblk_queue_create(struct rblk_queue **out, struct rblk *h, unsigned int inde
     q->index = index;
     q->state = RBLK_QUEUE_DEAD;
     q->kick_fd = -1;
+    q->spin_limit_ns = rblk_spin_limit_ns();
     pthread_mutex_init(&q->lock, NULL);
     pthread_mutex_init(&q->sync_lock, NULL);
     for (unsigned int i = 0; i < RBLK_QUEUE_REQUESTS; i++)

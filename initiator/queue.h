@@ -177,7 +177,8 @@ struct rblk_queue {
     bool has_leader;
     pthread_t leader;
 
-    /* Adaptive spinning; advice only, so races are harmless and accesses relaxed. */
+    /* Adaptive spinning; the score is advice only: races are harmless, accesses relaxed. */
+    uint64_t spin_limit_ns; /* set at creation */
     _Atomic int spin_score;
 
     /* Counters, under lock. */

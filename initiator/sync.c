@@ -6,16 +6,17 @@
  * descriptor); the others sleep on a condition of their own until their request is done or they are
  * to lead. q->sync_lock guards the list of waiters and who leads.
  *
- * Before the leader sleeps it may spin, for SPIN_NS at most and only while that has paid lately: a
- * sleeping thread costs some 20 microseconds to wake, a spinning one costs everybody else the core.
+ * Before the leader sleeps it may spin, for a time that depends on what a wake-up costs
+ * (common/wake.h) and only while that has paid lately. A spin that gets long lets others have the
+ * core in between.
  */
 #include <errno.h>
 #include <sched.h>
 
 #include "common/clock.h"
+#include "common/wake.h"
 #include "queue.h"
 
-#define SPIN_NS 50000u
 #define SPIN_BEST 8      /* how far the memory of good spins goes */
 #define SPIN_MISS 2      /* what a spin for nothing costs of it */
 #define SPIN_PAUSE (-64) /* sleeps before another spin is tried */
@@ -48,17 +49,21 @@ static bool one_cpu(void)
 int rblk_queue_spin(struct rblk_queue *q)
 {
     int score = atomic_load_explicit(&q->spin_score, memory_order_relaxed);
-    uint64_t end;
+    uint64_t start, now;
     int n = 0;
 
     if (score < 0 || one_cpu()) {
         atomic_store_explicit(&q->spin_score, score + 1, memory_order_relaxed);
         return 0;
     }
-    end = rblk_now_ns() + SPIN_NS;
-    do {
-        n = rblk_queue_poll(q);
-    } while (n == 0 && rblk_now_ns() < end);
+    start = now = rblk_now_ns();
+    while ((n = rblk_queue_poll(q)) == 0) {
+        now = rblk_now_ns();
+        if (now - start >= q->spin_limit_ns)
+            break;
+        if (now - start >= RBLK_SPIN_LIMIT_MIN_NS)
+            sched_yield();
+    }
     if (n > 0)
         score = score < SPIN_BEST ? score + 1 : SPIN_BEST;
     else

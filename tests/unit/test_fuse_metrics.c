@@ -61,16 +61,18 @@ START_TEST(test_percentiles)
 }
 END_TEST
 
+#define WAKE_NS 20000u /* a wake-up */
+
 /* Learns from short waits, also slept ones, and forgets when they become long. */
 START_TEST(test_spin_learns)
 {
     struct spin s;
     unsigned int waits = 0;
 
-    spin_init(&s, 50000);
+    spin_init(&s, 50000, WAKE_NS);
     ck_assert(!spin_is_worth(&s));
     while (!spin_is_worth(&s) && waits++ < 100)
-        spin_learn(&s, 50000 + SPIN_WAKE_NS, true);
+        spin_learn(&s, 50000 + WAKE_NS, true);
     ck_assert_uint_le(waits, 10);
     for (unsigned int i = 0; i < 1000; i++)
         spin_learn(&s, 10000, false);
@@ -89,7 +91,7 @@ START_TEST(test_spin_forbidden)
 {
     struct spin s;
 
-    spin_init(&s, 0);
+    spin_init(&s, 0, WAKE_NS);
     for (unsigned int i = 0; i < 1000; i++)
         spin_learn(&s, 0, false);
     ck_assert(!spin_is_worth(&s));

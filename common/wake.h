@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* wake -- what it costs on this machine to wake a sleeping thread, and how long to spin instead */
+#ifndef RBLK_COMMON_WAKE_H
+#define RBLK_COMMON_WAKE_H
+
+#include <stdint.h>
+
+/* Bounds of what rblk_spin_limit_ns returns, nanoseconds. */
+#define RBLK_SPIN_LIMIT_MIN_NS 50000u
+#define RBLK_SPIN_LIMIT_MAX_NS 1000000u
+
+/*
+ * Nanoseconds from a write(2) to an eventfd until a thread that slept on it runs: the median of a
+ * few tries, made once in a process by whoever asks first, which takes him a millisecond or so (in
+ * a virtual machine ten). When it cannot be measured, what most machines need. Any thread.
+ */
+uint64_t rblk_wake_cost_ns(void);
+
+/*
+ * How long a wait may spin before it sleeps, nanoseconds, unless the user says otherwise. Spinning
+ * is worth what it saves, so the limit grows with the cost of a wake-up. It is a multiple of that,
+ * because whoever we wait for often sleeps until our last answer wakes him: his wake-up and his
+ * work lie inside our wait. Any thread.
+ */
+uint64_t rblk_spin_limit_ns(void);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* test_wake -- the measured cost of a wake-up and the spin that follows from it */
+#include <check.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "suite.h"
+#include "wake.h"
+
+#define THREADS 8u
+#define WAKE_MAX_NS 10000000u /* a round trip of the measurement has a time limit */
+
+static void *ask(void *opaque)
+{
+    *(uint64_t *)opaque = rblk_wake_cost_ns();
+    return NULL;
+}
+
+/* Whoever asks, at once or later, gets the same answer. */
+START_TEST(test_cost_is_measured_once)
+{
+    uint64_t cost[THREADS];
+    pthread_t thread[THREADS];
+
+    for (unsigned int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(pthread_create(&thread[i], NULL, ask, &cost[i]), 0);
+    for (unsigned int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(pthread_join(thread[i], NULL), 0);
+    for (unsigned int i = 0; i < THREADS; i++)
+        ck_assert_uint_eq(cost[i], rblk_wake_cost_ns());
+    printf("a wake-up costs %.1f us, a spin may last %.1f us\n", (double)cost[0] / 1e3,
+           (double)rblk_spin_limit_ns() / 1e3);
+    ck_assert_uint_gt(cost[0], 0);
+    ck_assert_uint_le(cost[0], WAKE_MAX_NS);
+}
+END_TEST
+
+START_TEST(test_limit_is_bounded)
+{
+    uint64_t limit = rblk_spin_limit_ns();
+
+    ck_assert_uint_ge(limit, RBLK_SPIN_LIMIT_MIN_NS);
+    ck_assert_uint_le(limit, RBLK_SPIN_LIMIT_MAX_NS);
+    ck_assert(limit >= rblk_wake_cost_ns() || limit == RBLK_SPIN_LIMIT_MAX_NS);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("common/wake");
+    TCase *tc = tcase_create("wake");
+
+    tcase_add_test(tc, test_cost_is_measured_once);
+    tcase_add_test(tc, test_limit_is_bounded);
+    suite_add_tcase(suite, tc);
+    return suite_run(suite);
+}
