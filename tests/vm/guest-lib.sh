@@ -205,9 +205,21 @@ integration_over() {
     local -A left_out=(
         [bad_arguments]='opens no device'
         [bad_backing]='fails before a device is opened'
+        [bad_address]='about messages of the command line'
+        [bad_mountpoint]='about messages of the command line'
+        [bad_target]='about messages of the command line'
+        [cli]='about the command line'
+        [mount_file]='about mount points'
+        [unmount_busy]='about mount points'
+        [unmount_force]='about mount points'
+        [lock_release]='about the backing file'
+        [no_space]='about the backing file'
+        [model_mount]="done by volumes-$type"
+        [fio_verify]="done by volumes-$type"
+        [hostile]='its peers speak once and wait: siw may lose that, rxe takes seconds to part from each'
     )
     if [ "$type" = siw ]; then
-        left_out[bad_target]='about the initiator alone; done over rxe'
+        left_out[ext4_loop]='about what is on top of the disk; done over rxe'
         left_out[not_rblk]='an answer that is not MPA crashes siw (Linux 6.1); done over rxe'
     fi
     shift
