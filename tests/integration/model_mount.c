@@ -243,8 +243,9 @@ static void one_write(struct worker *w, int fd, unsigned char *buffer, size_t le
 
     helper_random_bytes(&w->random, buffer, length);
     put = pwrite(fd, buffer, length, (off_t)offset);
-    if (put < 0) {
-        call_failed(w, "write", length, offset, errno);
+    /* Where the end may come at any time (-u), it may come between the parts of a long write. */
+    if (put < 0 || (w->options->uncertain != NULL && (size_t)put < length)) {
+        call_failed(w, "write", length, offset, put < 0 ? errno : EIO);
         return;
     }
     if ((size_t)put != length)
