@@ -303,7 +303,8 @@ power_cut_guest_2() {
     wait_for 20 not is_running "$process" || fail "the mount process is still there"
     ! mountpoint -q /mnt/remote || fail "still mounted"
     status=0
-    timeout 60 rblk info "$uri/disk" 2>/tmp/info.log || status=$?
+    # Over siw rdma_connect() itself blocks for as long as the kernel's TCP tries, 127 s at most.
+    timeout 150 rblk info "$uri/disk" 2>/tmp/info.log || status=$?
     { [ $status -ne 0 ] && [ $status -ne 124 ]; } || fail "rblk info of the dead target: $status"
     cat /tmp/info.log
 }
