@@ -201,15 +201,15 @@ static void keep_alive(struct rblk_conn *conn, uint64_t interval, bool serving)
  */
 static bool nudge_is_due(struct rblk_nudging *n, uint64_t now)
 {
-    static const uint32_t after_ms[RBLK_NUDGES] = {25, 75, 250, 750};
-    bool first = n->due_ns == 0;
+    static const uint64_t after_ms[RBLK_NUDGES] = {25, 75, 250, 750};
+    bool due = n->due_ns != 0 && now >= n->due_ns;
 
-    if (n->done == RBLK_NUDGES || (!first && now < n->due_ns))
-        return false;
-    n->done += !first;
-    if (n->done < RBLK_NUDGES)
-        n->due_ns = now + after_ms[n->done] * (uint64_t)NS_PER_MS;
-    return !first;
+    n->done += due;
+    if (n->done == RBLK_NUDGES)
+        n->due_ns = UINT64_MAX;
+    else if (due || n->due_ns == 0)
+        n->due_ns = now + after_ms[n->done] * NS_PER_MS;
+    return due;
 }
 
 /* Returns when it wants to be called again (rblk_now_ns clock), UINT64_MAX: no more. */
@@ -223,14 +223,13 @@ static uint64_t nudge(struct rblk_conn *conn, bool serving)
     if (conn->heard_ns == 0) {
         if (nudge_is_due(&conn->nudging, now))
             rblk_calls_nudge(conn);
-        if (conn->nudging.done < RBLK_NUDGES)
-            next = conn->nudging.due_ns;
+        next = conn->nudging.due_ns;
     }
-    if (serving && conn->queue_nudging.done < RBLK_NUDGES) {
+    if (serving) {
         if (nudge_is_due(&conn->queue_nudging, now))
             for (unsigned int i = 0; i < h->queue_count; i++)
                 rblk_link_nudge(h->queue[i]);
-        if (conn->queue_nudging.done < RBLK_NUDGES && conn->queue_nudging.due_ns < next)
+        if (conn->queue_nudging.due_ns < next)
             next = conn->queue_nudging.due_ns;
     }
     return next;

@@ -106,7 +106,7 @@ struct rblk_conn {
     uint64_t heard_ns, ping_due_ns;
     struct rblk_nudging {
         unsigned int done;
-        uint64_t due_ns; /* of the next; 0: the first one has no time yet */
+        uint64_t due_ns; /* of the next; 0: no time yet, UINT64_MAX: there is none */
     } nudging, queue_nudging;
     bool armed, draining, drained;
     uint64_t drain_deadline_ns;
