@@ -16,22 +16,17 @@ need_command fio
 # exchange VERB BLOCK SIZE DEPTH: in bytes; the receiver has all of its receives posted at once.
 exchange()
 {
-    local verb=$1 block=$2 size=$3 depth=$4 port server name
+    local verb=$1 block=$2 size=$3 depth=$4 port name
     name=$verb.$block.$depth
     port=$(free_port)
-    timeout -k 5 60 "${foreign_environment[@]}" fio --name=server --ioengine=rdma --port="$port" --rw=read \
+    foreign_server "$name.server" "$port" fio --name=server --ioengine=rdma --port="$port" --rw=read \
         --bs="$block" --size="$size" --iodepth=$((size / block > 1024 ? 16 : size / block + 1)) \
-        --output-format=json --output="$name.server.json" </dev/null >"$name.server" 2>&1 &
-    server=$!
-    if ! wait_for "$PATIENCE" port_listens "$port"; then
-        kill -KILL "$server"
-        fail "$name: fio does not listen: $(cat "$name.server")"
-    fi
+        --output-format=json --output="$name.server.json"
     foreign fio --name=client --ioengine=rdma --hostname=127.0.0.1 --port="$port" --verb="$verb" --rw=write \
         --bs="$block" --size="$size" --iodepth="$depth" --output-format=json \
         --output="$name.client.json" </dev/null >"$name.client" 2>&1 ||
         fail "$name: client: status $?: $(tail -n 5 "$name.client"); server: $(tail -n 5 "$name.server")"
-    wait "$server" || fail "$name: server: $(tail -n 5 "$name.server")"
+    wait "$SERVER_PID" || fail "$name: server: $(tail -n 5 "$name.server")"
     assert_equal "$(json "$name.client.json" 'v["jobs"][0]["error"]')" 0 "$name: errors"
     assert_equal "$(json "$name.client.json" 'v["jobs"][0]["write"]["io_bytes"]')" "$size" "$name: bytes"
     # With send the receiver counts too; with the others it knows of nothing.
@@ -41,34 +36,17 @@ exchange()
     ! grep -qiE 'error|fail' "$name.client" || fail "$name: $(cat "$name.client")"
 }
 
-settle()
-{
-    local job
-    for job in "${jobs[@]}"; do
-        wait "$job" || fail "a run failed (above)"
-    done
-    jobs=()
-}
-
-jobs=()
-run()
-{
-    exchange "$@" &
-    jobs+=($!)
-    [ ${#jobs[@]} -lt 4 ] || settle
-}
-
 begun=$(now_ms)
 for verb in write read send; do
     # Sanitized programs start slowly: one size of each.
     if [ "$RBLK_VARIANT" = asan ]; then
-        run "$verb" 65536 4194304 16
+        side_by_side 4 exchange "$verb" 65536 4194304 16
         continue
     fi
-    run "$verb" 4096 1048576 1
-    run "$verb" 65536 4194304 16
-    run "$verb" 1048576 33554432 8
-    run "$verb" 8388608 67108864 2
+    side_by_side 4 exchange "$verb" 4096 1048576 1
+    side_by_side 4 exchange "$verb" 65536 4194304 16
+    side_by_side 4 exchange "$verb" 1048576 33554432 8
+    side_by_side 4 exchange "$verb" 8388608 67108864 2
 done
 settle
 measured "runs of fio: $(($(now_ms) - begun)) ms"

@@ -42,6 +42,7 @@ export RBLK_SOFTRDMA_LIB RBLK_RUNTIME_DIR
 
 declare -A target_pids=()   # target name -> process id of its rblkd
 background_pids=()          # processes of start_background
+side_pids=()                # processes of side_by_side
 mounts=()                   # folders or files where a disk is mounted, newest last
 loops=()                    # loop devices
 filesystems=()              # folders where a file system is mounted, newest last
@@ -200,6 +201,21 @@ start_foreign()
     start_background "${foreign_environment[@]}" "$@"
 }
 
+# foreign_server LOG PORT COMMAND...: the same as foreign, in the background, until it listens; sets
+# SERVER_PID. For the caller to wait for, also in a subshell.
+foreign_server()
+{
+    local log=$1 port=$2
+    shift 2
+    # Not by way of foreign: the process id is to be that of the program's timeout.
+    timeout -k 5 60 "${foreign_environment[@]}" "$@" </dev/null >"$log" 2>&1 &
+    SERVER_PID=$!
+    if ! wait_for "$PATIENCE" port_listens "$port"; then
+        kill -KILL "$SERVER_PID"
+        fail "$1 does not listen on port $port: $(tail -n 5 "$log")"
+    fi
+}
+
 need_foreign()
 {
     [ "$TEST_PROVIDER" = soft ] || skip "about the software provider, which is not in use"
@@ -301,6 +317,26 @@ start_background()
     "$@" </dev/null &
     BACKGROUND_PID=$!
     background_pids+=("$BACKGROUND_PID")
+}
+
+# side_by_side LIMIT FUNCTION...: in a subshell of its own, LIMIT of them at once. settle waits for
+# those that are left; the test fails if one of them did.
+side_by_side()
+{
+    local limit=$1
+    shift
+    "$@" &
+    side_pids+=($!)
+    [ ${#side_pids[@]} -lt "$limit" ] || settle
+}
+
+settle()
+{
+    local pid
+    for pid in "${side_pids[@]}"; do
+        wait "$pid" || fail "a run failed (above)"
+    done
+    side_pids=()
 }
 
 # ---------------------------------------------------------------------------------------------

@@ -24,18 +24,13 @@ AT_ONCE=2
 # opens it again, and its client crashes when it is refused in between.
 attempt()
 {
-    local name=$1 tool=$2 port server status=0 server_status=0
+    local name=$1 tool=$2 port status=0 server_status=0
     shift 2
     port=$(free_port)
-    timeout -k 5 60 "${foreign_environment[@]}" "$tool" -R -p "$port" "$@" >"$name.server" 2>&1 </dev/null &
-    server=$!
-    if ! wait_for "$PATIENCE" port_listens "$port"; then
-        kill -KILL "$server"
-        fail "$name: the server does not listen: $(tail -n 5 "$name.server")"
-    fi
+    foreign_server "$name.server" "$port" "$tool" -R -p "$port" "$@"
     foreign "$tool" -R -p "$port" "$@" 127.0.0.1 >"$name.client" 2>&1 </dev/null || status=$?
-    [ "$status" -eq 0 ] || kill -TERM "$server" 2>/dev/null || true
-    wait "$server" || server_status=$?
+    [ "$status" -eq 0 ] || kill -TERM "$SERVER_PID" 2>/dev/null || true
+    wait "$SERVER_PID" || server_status=$?
     [ "$status" -ne 0 ] || [ "$server_status" -ne 0 ] || return 0
     ! grep -q 'Failed to connect RDMA CM events' "$name.client" || return 2
     fail "$name ($tool $*): status $status: $(tail -n 5 "$name.client"); server: status $server_status: $(tail -n 5 "$name.server")"
@@ -68,23 +63,11 @@ one()
 }
 
 runs=0
-jobs=()
-
-settle()
-{
-    local job
-    for job in "${jobs[@]}"; do
-        wait "$job" || fail "a run failed (above)"
-    done
-    jobs=()
-}
 
 run()
 {
     runs=$((runs + 1))
-    one "run$runs" "$@" &
-    jobs+=($!)
-    [ ${#jobs[@]} -lt "$AT_ONCE" ] || settle
+    side_by_side "$AT_ONCE" one "run$runs" "$@"
 }
 
 begun=$(now_ms)
