@@ -2,6 +2,7 @@
 /*
  * test_softrdma_cm.c -- connection management of the software RDMA device, and its hostile peers
  */
+#include "silent_peer.h"
 #include "suite.h"
 #include "test_softrdma_pair.h"
 
@@ -486,67 +487,16 @@ START_TEST(listener_destroyed_with_requests)
 }
 END_TEST
 
-/* The passive end of a raw stream: takes the request, agrees, and is silent or answers once. */
-struct silent_peer {
-    int listener;
-    bool answers;
-    uint32_t sends, empty_writes, others;
-};
-
-static void count_frame(struct silent_peer *peer, const uint8_t *frame, uint32_t length)
-{
-    if (frame[3] == 0x43) /* RDMAP version 1, Send */
-        peer->sends++;
-    else if (frame[3] == 0x40 && length == 14) /* Write, nothing behind STag and offset */
-        peer->empty_writes++;
-    else
-        peer->others++;
-}
-
-static void *agree_and_watch(void *argument)
-{
-    static const uint8_t reply[20] = "MPA ID Rep Frame\x00\x01\x00\x00";
-    /* Untagged, last, Send, queue 0, message 1, four bytes, CRC field. */
-    static const uint8_t answer[28] = {0, 22, 0x41, 0x43, [15] = 1, [20] = 'r', 'b', 'l', 'k'};
-    struct silent_peer *peer = argument;
-    int fd = accept(peer->listener, NULL, NULL);
-    uint8_t in[4096];
-    uint32_t got = 0;
-    ssize_t n;
-
-    ck_assert_int_eq(recv(fd, in, 20, MSG_WAITALL), 20);
-    n = in[18] << 8 | in[19];
-    ck_assert_int_eq(recv(fd, in, (size_t)n, MSG_WAITALL), n);
-    ck_assert_int_eq(send(fd, reply, 20, 0), 20);
-    while ((n = recv(fd, in + got, sizeof(in) - got, 0)) > 0) {
-        got += (uint32_t)n;
-        for (;;) {
-            uint32_t length = got >= 2 ? (uint32_t)in[0] << 8 | in[1] : 0;
-            uint32_t whole = (length + 2 + 3) / 4 * 4 + 4;
-
-            if (got < 4 || got < whole)
-                break;
-            count_frame(peer, in, length);
-            memmove(in, in + whole, got - whole);
-            got -= whole;
-            if (peer->answers && peer->sends == 1 && peer->empty_writes == 0)
-                ck_assert_int_eq(send(fd, answer, sizeof(answer), 0), sizeof(answer));
-        }
-    }
-    close(fd);
-    return NULL;
-}
-
 static void nudged(struct silent_peer *peer)
 {
     struct rdma_event_channel *channel = rdma_create_event_channel();
     struct rdma_conn_param param = {.retry_count = 7};
-    uint16_t port = raw_listener(&peer->listener);
     struct end end = {0};
     pthread_t thread;
 
-    pthread_create(&thread, NULL, agree_and_watch, peer);
-    end_open(&end, resolve(channel, port), &plain, IBV_ACCESS_LOCAL_WRITE);
+    silent_peer_listen(peer);
+    pthread_create(&thread, NULL, silent_peer_main, peer);
+    end_open(&end, resolve(channel, peer->port_be), &plain, IBV_ACCESS_LOCAL_WRITE);
     ck_assert_int_eq(post_recv(&end, 1, 0, 64), 0);
     ck_assert_int_eq(rdma_connect(end.id, &param), 0);
     expect_event(channel, RDMA_CM_EVENT_ESTABLISHED);
@@ -558,7 +508,6 @@ static void nudged(struct silent_peer *peer)
     usleep(1000000);
     rdma_disconnect(end.id);
     pthread_join(thread, NULL);
-    close(peer->listener);
     end_close(&end);
     rdma_destroy_event_channel(channel);
 }
