@@ -9,7 +9,9 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -104,10 +106,19 @@ uint64_t rblk_wake_cost_ns(void)
     return cost_ns;
 }
 
+static bool several_cpus(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 1;
+}
+
 uint64_t rblk_spin_limit_ns(void)
 {
     uint64_t limit = SPIN_WAKE_UPS * rblk_wake_cost_ns();
 
+    if (!several_cpus())
+        return 0;
     if (limit < RBLK_SPIN_LIMIT_MIN_NS)
         return RBLK_SPIN_LIMIT_MIN_NS;
     return limit < RBLK_SPIN_LIMIT_MAX_NS ? limit : RBLK_SPIN_LIMIT_MAX_NS;

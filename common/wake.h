@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* Bounds of what rblk_spin_limit_ns returns, nanoseconds. */
+/* Bounds of what rblk_spin_limit_ns returns where it is worth to spin, nanoseconds. */
 #define RBLK_SPIN_LIMIT_MIN_NS 50000u
 #define RBLK_SPIN_LIMIT_MAX_NS 1000000u
 
@@ -20,7 +20,8 @@ uint64_t rblk_wake_cost_ns(void);
  * How long a wait may spin before it sleeps, nanoseconds, unless the user says otherwise. Spinning
  * is worth what it saves, so the limit grows with the cost of a wake-up. It is a multiple of that,
  * because whoever we wait for often sleeps until our last answer wakes him: his wake-up and his
- * work lie inside our wait. Any thread.
+ * work lie inside our wait. 0: never, because the calling thread has only one CPU to run on, where a
+ * spin keeps the others from the work it waits for (sched_getaffinity(2)). Any thread.
  */
 uint64_t rblk_spin_limit_ns(void);
 

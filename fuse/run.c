@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,13 +47,6 @@ static int open_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static bool several_cpus(void)
-{
-    cpu_set_t set;
-
-    return sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 1;
-}
-
 static int connect_volume(struct frontend *f, char *err, size_t errlen)
 {
     const struct fuse_options *o = f->options;
@@ -87,10 +79,9 @@ static void set_attributes(struct frontend *f)
     struct timespec now;
 
     f->read_only = f->info.read_only || f->options->mode == RBLK_MODE_RO;
-    /* On one CPU a spinning thread only keeps the others from the work it waits for. */
-    if (several_cpus())
-        f->spin_ns = f->options->spin_us == FUSE_SPIN_AUTO ? (uint32_t)rblk_spin_limit_ns()
-                                                           : f->options->spin_us * 1000;
+    f->spin_ns = (uint32_t)rblk_spin_limit_ns();
+    if (f->spin_ns > 0 && f->options->spin_us != FUSE_SPIN_AUTO)
+        f->spin_ns = f->options->spin_us * 1000;
     f->wake_ns = (uint32_t)rblk_wake_cost_ns();
     clock_gettime(CLOCK_REALTIME, &now);
     atomic_init(&f->mode, f->read_only ? 0400 : 0600);

@@ -178,7 +178,7 @@ struct rblk_queue {
     pthread_t leader;
 
     /* Adaptive spinning; the score is advice only: races are harmless, accesses relaxed. */
-    uint64_t spin_limit_ns; /* set at creation */
+    uint64_t spin_limit_ns; /* set at creation; 0: never */
     _Atomic int spin_score;
 
     /* Counters, under lock. */

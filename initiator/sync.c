@@ -33,26 +33,13 @@ struct rblk_waiter {
 
 /* -- spinning -------------------------------------------------------------------------------- */
 
-static bool one_cpu(void)
-{
-    static _Atomic int cpus; /* every thread would find the same: a race costs a system call */
-    int n = atomic_load_explicit(&cpus, memory_order_relaxed);
-    cpu_set_t set;
-
-    if (n == 0) {
-        n = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
-        atomic_store_explicit(&cpus, n, memory_order_relaxed);
-    }
-    return n == 1;
-}
-
 int rblk_queue_spin(struct rblk_queue *q)
 {
     int score = atomic_load_explicit(&q->spin_score, memory_order_relaxed);
     uint64_t start, now;
     int n = 0;
 
-    if (score < 0 || one_cpu()) {
+    if (score < 0 || q->spin_limit_ns == 0) {
         atomic_store_explicit(&q->spin_score, score + 1, memory_order_relaxed);
         return 0;
     }

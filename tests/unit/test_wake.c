@@ -2,6 +2,7 @@
 /* test_wake -- the measured cost of a wake-up and the spin that follows from it */
 #include <check.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 
 #include "suite.h"
@@ -39,9 +40,29 @@ START_TEST(test_limit_is_bounded)
 {
     uint64_t limit = rblk_spin_limit_ns();
 
+    if (limit == 0) {
+        cpu_set_t set;
+
+        ck_assert_int_eq(sched_getaffinity(0, sizeof(set), &set), 0);
+        ck_assert_int_eq(CPU_COUNT(&set), 1);
+        return;
+    }
     ck_assert_uint_ge(limit, RBLK_SPIN_LIMIT_MIN_NS);
     ck_assert_uint_le(limit, RBLK_SPIN_LIMIT_MAX_NS);
     ck_assert(limit >= rblk_wake_cost_ns() || limit == RBLK_SPIN_LIMIT_MAX_NS);
+}
+END_TEST
+
+/* Check runs each test in a process of its own, so the others keep their CPUs. */
+START_TEST(test_one_cpu_never_spins)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    CPU_SET((unsigned int)sched_getcpu(), &set);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof(set), &set), 0);
+    ck_assert_uint_eq(rblk_spin_limit_ns(), 0);
+    ck_assert_uint_gt(rblk_wake_cost_ns(), 0);
 }
 END_TEST
 
@@ -52,6 +73,7 @@ int main(void)
 
     tcase_add_test(tc, test_cost_is_measured_once);
     tcase_add_test(tc, test_limit_is_bounded);
+    tcase_add_test(tc, test_one_cpu_never_spins);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
 }
