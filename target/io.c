@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * io -- the data path of an I/O queue: commands in, io_uring, completions out
+ * io -- the data path of an I/O queue: commands in, the file written, completions out
  *
  * A receive buffer carries its command until that is executed (inline write data is written to the
  * file straight from it); then the receive is posted again, and only after that the completion is
@@ -190,6 +190,18 @@ static void write_done(struct request *request, int result)
         finish(request, RBLK_STATUS_OK);
 }
 
+/* The first step of a write: by the reactor itself when it can, otherwise by io_uring. */
+static void begin_write(struct request *request)
+{
+    struct volume *v = request->queue->volume;
+    int64_t n = write_now(&v->pace, v->fd, request->data, request->length, request->offset);
+
+    if (n == -EAGAIN)
+        submit(request);
+    else
+        write_done(request, (int)n);
+}
+
 void io_ring_done(struct request *request, int result)
 {
     struct queue *q = request->queue;
@@ -272,7 +284,10 @@ static void command_received(struct queue *q, uint32_t receive, uint32_t length)
         request->data = message + RBLK_COMMAND_LEN;
     else
         request->data = q->staging ? q->staging + m.staging_offset : NULL;
-    submit(request);
+    if (m.opcode == RBLK_OP_FLUSH)
+        submit(request);
+    else
+        begin_write(request);
 }
 
 /* -- completions --------------------------------------------------------------------------- */

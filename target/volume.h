@@ -5,8 +5,8 @@
  * One long-lived descriptor, buffered, never O_DIRECT; one shared mapping of the whole, which is
  * what gets registered and which nobody stores through (DESIGN section 6).
  *
- * Owner: the control thread. Reactors read fd, index, size and the latch; `failed` is the only
- * field that changes under them and is atomic.
+ * Owner: the control thread. Reactors read fd, index, size and the latch; `failed` and `pace` are the
+ * only fields that change under them and are atomic.
  */
 #ifndef RBLK_TARGET_VOLUME_H
 #define RBLK_TARGET_VOLUME_H
@@ -18,6 +18,7 @@
 
 #include "config.h"
 #include "wire.h"
+#include "write_now.h"
 
 struct domain;
 
@@ -30,7 +31,8 @@ struct volume {
     bool read_only;     /* exported read-only */
     bool map_writable;  /* the mapping had to be PROT_WRITE (kernels before 6.2) */
     atomic_bool failed; /* latched by the first failed sync */
-    uint64_t size;      /* bytes, exact */
+    struct write_pace pace;
+    uint64_t size; /* bytes, exact */
     void *map;
     struct domain *readers; /* protection domains shared by its read-only sessions */
     unsigned int sessions;  /* attached now */

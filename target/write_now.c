@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* write_now -- buffered writes that the reactor makes itself (write_now.h says when and why) */
+#include "write_now.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+#define PAGE 4096u
+
+/* A write that took longer than this, and 2 ns a byte, waited for something. */
+#define SLOW_NS 1000000u
+#define SLOW_NS_PER_BYTE 2u
+
+#define PAUSE_MIN_MS 100u
+#define PAUSE_MAX_MS 10000u
+/* A pause after another one within so many lengths of that is twice as long. */
+#define PAUSE_REMEMBERED 10u
+
+void write_now_learn(struct write_pace *pace, uint32_t length, uint64_t start_ns, uint64_t end_ns)
+{
+    uint64_t since = atomic_load_explicit(&pace->not_before_ns, memory_order_relaxed);
+    uint32_t pause = atomic_load_explicit(&pace->pause_ms, memory_order_relaxed);
+
+    if (end_ns - start_ns <= SLOW_NS + (uint64_t)length * SLOW_NS_PER_BYTE)
+        return;
+    if (pause && start_ns < since + (uint64_t)pause * PAUSE_REMEMBERED * 1000000u)
+        pause = pause < PAUSE_MAX_MS / 2 ? pause * 2 : PAUSE_MAX_MS;
+    else
+        pause = PAUSE_MIN_MS;
+    atomic_store_explicit(&pace->pause_ms, pause, memory_order_relaxed);
+    atomic_store_explicit(&pace->not_before_ns, end_ns + (uint64_t)pause * 1000000u,
+                          memory_order_relaxed);
+}
+
+/* The first write finds out, without waiting, whether the file system can do that. */
+static int64_t find_way(struct write_pace *pace, int fd, const void *data, uint32_t length,
+                        uint64_t offset)
+{
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = length};
+    ssize_t n = pwritev2(fd, &iov, 1, (off_t)offset, RWF_NOWAIT);
+    bool refused = n < 0 && errno == EOPNOTSUPP;
+
+    if (n < 0 && !refused && errno != EAGAIN)
+        return -EAGAIN; /* says nothing about the way; io_uring tells the error */
+    atomic_store_explicit(&pace->way, refused ? WRITE_WAY_NOW : WRITE_WAY_RING,
+                          memory_order_relaxed);
+    return n < 0 ? -EAGAIN : n;
+}
+
+int64_t write_now(struct write_pace *pace, int fd, const void *data, uint32_t length,
+                  uint64_t offset)
+{
+    int way = atomic_load_explicit(&pace->way, memory_order_relaxed);
+    uint64_t start;
+    ssize_t n;
+
+    if (way == WRITE_WAY_RING || offset % PAGE || length % PAGE)
+        return -EAGAIN;
+    if (way == WRITE_WAY_UNKNOWN)
+        return find_way(pace, fd, data, length, offset);
+    start = rblk_now_ns();
+    if (start < atomic_load_explicit(&pace->not_before_ns, memory_order_relaxed))
+        return -EAGAIN;
+    n = pwrite(fd, data, length, (off_t)offset);
+    if (n < 0)
+        return errno == EINTR ? -EAGAIN : -errno;
+    write_now_learn(pace, length, start, rblk_now_ns());
+    return n;
+}

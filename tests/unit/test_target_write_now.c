@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* test_target_write_now -- which writes the reactor makes itself, and when it stops doing so */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "suite.h"
+#include "target/write_now.h"
+
+#define SIZE (1u << 20)
+#define MS 1000000ull
+
+static struct write_pace pace;
+static uint8_t data[8192];
+static int fd;
+
+static void setup(void)
+{
+    char path[] = "/tmp/rblk-write-now.XXXXXX";
+
+    fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    unlink(path);
+    ck_assert_int_eq(ftruncate(fd, SIZE), 0);
+    memset(data, 0x5a, sizeof(data));
+    memset(&pace, 0, sizeof(pace));
+}
+
+static void teardown(void)
+{
+    close(fd);
+}
+
+static void expect_byte(uint64_t offset, uint8_t value)
+{
+    uint8_t got;
+
+    ck_assert_int_eq(pread(fd, &got, 1, (off_t)offset), 1);
+    ck_assert_uint_eq(got, value);
+}
+
+/* Whatever the file system can do, it is known after one write, and nothing is written halfway. */
+START_TEST(first_write_finds_the_way)
+{
+    int64_t n = write_now(&pace, fd, data, 4096, 8192);
+    int way = pace.way;
+
+    ck_assert_int_ne(way, WRITE_WAY_UNKNOWN);
+    ck_assert(n == 4096 || n == -EAGAIN);
+    expect_byte(8192, n == 4096 ? 0x5a : 0);
+    n = write_now(&pace, fd, data, 4096, 16384);
+    if (way == WRITE_WAY_RING) {
+        ck_assert_int_eq(n, -EAGAIN);
+        expect_byte(16384, 0);
+    } else {
+        ck_assert_int_eq(n, 4096);
+        expect_byte(16384, 0x5a);
+        expect_byte(20480, 0);
+    }
+    ck_assert_int_eq(pace.way, way);
+}
+END_TEST
+
+/* Part of a page may have to be read first, which waits for the disk. */
+START_TEST(only_whole_pages)
+{
+    static const struct {
+        uint32_t length;
+        uint64_t offset;
+    } refused[] = {{4095, 0}, {1, 4096}, {4096, 512}, {8192, 4095}, {6144, 4096}};
+
+    pace.way = WRITE_WAY_NOW;
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        ck_assert_int_eq(write_now(&pace, fd, data, refused[i].length, refused[i].offset), -EAGAIN);
+        expect_byte(refused[i].offset, 0);
+    }
+    ck_assert_int_eq(write_now(&pace, fd, data, 8192, 4096), 8192);
+}
+END_TEST
+
+START_TEST(ring_writes_are_left_alone)
+{
+    pace.way = WRITE_WAY_RING;
+    ck_assert_int_eq(write_now(&pace, fd, data, 4096, 0), -EAGAIN);
+    expect_byte(0, 0);
+}
+END_TEST
+
+START_TEST(an_error_is_told)
+{
+    int closed = dup(fd);
+
+    close(closed);
+    /* Unknown: io_uring shall tell it. */
+    ck_assert_int_eq(write_now(&pace, closed, data, 4096, 0), -EAGAIN);
+    ck_assert_int_eq(pace.way, WRITE_WAY_UNKNOWN);
+    pace.way = WRITE_WAY_NOW;
+    ck_assert_int_eq(write_now(&pace, closed, data, 4096, 0), -EBADF);
+}
+END_TEST
+
+/* A write that waited stops the others, the longer the more often it happens, and not for ever. */
+START_TEST(a_slow_write_gives_the_volume_back)
+{
+    uint64_t now = rblk_now_ns();
+
+    pace.way = WRITE_WAY_NOW;
+    write_now_learn(&pace, 4096, now - MS, now);
+    ck_assert_uint_eq(pace.pause_ms, 0);
+    write_now_learn(&pace, 4096, now - 2 * MS, now);
+    ck_assert_uint_eq(pace.pause_ms, 100);
+    ck_assert_int_eq(write_now(&pace, fd, data, 4096, 0), -EAGAIN);
+    expect_byte(0, 0);
+    /* Again soon after: twice as long, up to the bound. */
+    for (unsigned int expected = 200; expected < 40000; expected *= 2) {
+        uint64_t then = pace.not_before_ns + MS;
+
+        write_now_learn(&pace, 4096, then, then + 5 * MS);
+        ck_assert_uint_eq(pace.pause_ms, expected < 10000 ? expected : 10000);
+        ck_assert_uint_eq(pace.not_before_ns, then + 5 * MS + pace.pause_ms * MS);
+    }
+    /* After a long time without: as at first. */
+    now = pace.not_before_ns + 200000 * MS;
+    write_now_learn(&pace, 4096, now, now + 2 * MS);
+    ck_assert_uint_eq(pace.pause_ms, 100);
+    /* The pause is over. */
+    pace.not_before_ns = rblk_now_ns();
+    ck_assert_int_eq(write_now(&pace, fd, data, 4096, 0), 4096);
+}
+END_TEST
+
+/* A long write may take longer. */
+START_TEST(large_writes_have_more_time)
+{
+    uint64_t now = rblk_now_ns();
+
+    write_now_learn(&pace, SIZE, now - 3 * MS, now);
+    ck_assert_uint_eq(pace.pause_ms, 0);
+    write_now_learn(&pace, SIZE, now - 4 * MS, now);
+    ck_assert_uint_eq(pace.pause_ms, 100);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("target/write_now");
+    TCase *tc = tcase_create("write_now");
+
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_test(tc, first_write_finds_the_way);
+    tcase_add_test(tc, only_whole_pages);
+    tcase_add_test(tc, ring_writes_are_left_alone);
+    tcase_add_test(tc, an_error_is_told);
+    tcase_add_test(tc, a_slow_write_gives_the_volume_back);
+    tcase_add_test(tc, large_writes_have_more_time);
+    suite_add_tcase(suite, tc);
+    return suite_run(suite);
+}
