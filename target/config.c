@@ -46,7 +46,7 @@ static const struct config_setting settings[] = {
     {"inline", "SIZE", "largest write carried inside a message, up to 64K (default 8K)"},
     {"staging", "SIZE", "write staging memory of one I/O queue, 64K..64M (default 4M)"},
     {"max-clients", "N", "clients connected at once, 1..4096 (default 256)"},
-    {"spin", "MICROSECONDS", "longest wait for work before a thread sleeps (default 50)"},
+    {"spin", "MICROSECONDS", "longest spin before a thread sleeps (default: 3 wake-ups)"},
 };
 
 static const struct rule rules[] = {
@@ -77,7 +77,7 @@ void config_init(struct config *c)
     c->inline_size = 8192;
     c->staging_size = 4u << 20;
     c->max_clients = 256;
-    c->spin_us = 50;
+    c->spin_us = CONFIG_SPIN_AUTO;
 }
 
 static void forget_listen(struct config *c)

@@ -2,10 +2,10 @@
 /*
  * reactor -- a thread that runs the data path of the queues it was given
  *
- * A round: take work completions, take io_uring results, take orders, post what came of it (one
- * list per queue), submit to io_uring in one system call. After rounds without work the thread
- * spins briefly, if spinning has been worth it lately, and then sleeps in io_uring, which also
- * polls the completion channels and the mailbox.
+ * A round: take io_uring results, take work completions, take orders, post what came of it (one
+ * list per queue), submit to io_uring in one system call. After a round without work the thread
+ * spins briefly, if spinning has been worth it lately (spin.h), and then sleeps in io_uring, which
+ * also polls the completion channels and the mailbox.
  */
 #include "reactor.h"
 
@@ -25,6 +25,7 @@
 #include "queue.h"
 #include "verbs.h"
 #include "volume.h"
+#include "wake.h"
 #include "wr_id.h"
 
 #define RING_ENTRIES 1024
@@ -34,7 +35,6 @@
 #define RING_BATCH 64
 #define CQ_ENTRIES 16384 /* of a completion queue; a device with less gives less */
 #define DRAIN_CHECK_NS 10000000
-#define SPIN_MIN_NS 2000 /* a shorter spin is not worth its clock reads */
 
 /* What an io_uring result belongs to: a pointer whose low bits tell of what kind it is. */
 enum { TAG_REQUEST = 0, TAG_CQ = 1, TAG_ORDERS = 2, TAG_MASK = 7 };
@@ -253,34 +253,6 @@ static void check_draining(struct reactor *r)
             io_check_drained(r->table[i], now);
 }
 
-/*
- * The spin adapts: when the last wait would have ended within the longest spin, spin that long;
- * when not, half as long as before, down to nothing. So a busy queue is answered without a wake-
- * up, and an idle one costs nothing.
- */
-static void learn_spin(struct reactor *r)
-{
-    uint64_t waited;
-
-    if (r->idle_since_ns == 0)
-        return;
-    waited = rblk_now_ns() - r->idle_since_ns;
-    r->idle_since_ns = 0;
-    if (waited <= r->spin_max_ns)
-        r->spin_ns = r->spin_max_ns;
-    else
-        r->spin_ns = r->spin_ns / 2 < SPIN_MIN_NS ? 0 : r->spin_ns / 2;
-}
-
-static bool may_spin(struct reactor *r)
-{
-    uint64_t now = rblk_now_ns();
-
-    if (r->idle_since_ns == 0)
-        r->idle_since_ns = now;
-    return now - r->idle_since_ns < r->spin_ns;
-}
-
 /* Asks for wake-ups from everything that has none pending. False: work has come in between. */
 static bool prepare_sleep(struct reactor *r)
 {
@@ -307,26 +279,62 @@ static void reactor_sleep(struct reactor *r)
     io_uring_submit_and_wait_timeout(&r->ring, &cqe, 1, r->draining ? &drain : NULL, NULL);
 }
 
+/*
+ * One round; returns how much was done. The ring comes first: its result that a channel is readable
+ * takes the event with the data that caused it. A completion queue that is polled while it is armed
+ * would raise one more.
+ */
+static unsigned int reactor_round(struct reactor *r)
+{
+    unsigned int work = reap_ring(r);
+
+    work += poll_all(r);
+    if (mailbox_pending(&r->orders))
+        work += take_orders(r);
+    post_round(r);
+    if (r->draining)
+        check_draining(r);
+    if (io_uring_sq_ready(&r->ring))
+        io_uring_submit(&r->ring);
+    return work;
+}
+
+static bool stopping(struct reactor *r)
+{
+    return atomic_load_explicit(&r->stop, memory_order_acquire);
+}
+
+/* Goes on with rounds until one finds something (true) or the bound is reached. */
+static bool spin_rounds(struct reactor *r, uint64_t start_ns)
+{
+    do {
+        /* Whoever could end this wait may need this very core. */
+        sched_yield();
+        if (reactor_round(r) > 0)
+            return true;
+    } while (rblk_now_ns() - start_ns < r->spin.limit_ns && !stopping(r));
+    return false;
+}
+
+static void reactor_wait(struct reactor *r)
+{
+    uint64_t start = rblk_now_ns();
+    bool spun = spin_is_worth(&r->spin);
+
+    if (spun && spin_rounds(r, start)) {
+        spin_learn(&r->spin, rblk_now_ns() - start, false);
+        return;
+    }
+    reactor_sleep(r);
+    /* A spin in vain counts as a long wait, however soon the sleep after it ended. */
+    spin_learn(&r->spin, spun ? UINT64_MAX : rblk_now_ns() - start, true);
+}
+
 static void reactor_loop(struct reactor *r)
 {
-    while (!atomic_load_explicit(&r->stop, memory_order_acquire)) {
-        unsigned int work = poll_all(r);
-
-        work += reap_ring(r);
-        if (mailbox_pending(&r->orders))
-            work += take_orders(r);
-        post_round(r);
-        if (r->draining)
-            check_draining(r);
-        if (io_uring_sq_ready(&r->ring))
-            io_uring_submit(&r->ring);
-        if (work)
-            learn_spin(r);
-        else if (may_spin(r))
-            sched_yield();
-        else
-            reactor_sleep(r);
-    }
+    while (!stopping(r))
+        if (reactor_round(r) == 0)
+            reactor_wait(r);
 }
 
 static int reactor_prepare(struct reactor *r)
@@ -383,11 +391,13 @@ static void explain_start(const struct reactor *r, int rc, char *err, size_t err
         snprintf(err, errlen, "%s: %s", r->start_step, strerror(-rc));
 }
 
-static int usable_cores(void)
+/* Nothing where a spin only keeps others from the work it waits for, whatever is configured. */
+static uint32_t spin_limit_ns(const struct config *config)
 {
-    cpu_set_t set;
+    uint64_t limit = rblk_spin_limit_ns();
 
-    return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    return (uint32_t)(limit && config->spin_us != CONFIG_SPIN_AUTO ? config->spin_us * 1000
+                                                                   : limit);
 }
 
 int reactor_start(struct reactor **out, struct target *t, unsigned int number, char *err,
@@ -402,8 +412,7 @@ int reactor_start(struct reactor **out, struct target *t, unsigned int number, c
     }
     r->target = t;
     r->number = number;
-    /* On one core a spinning thread only keeps the others from the work it waits for. */
-    r->spin_max_ns = usable_cores() > 1 ? t->config->spin_us * 1000 : 0;
+    spin_init(&r->spin, spin_limit_ns(t->config), (uint32_t)rblk_wake_cost_ns());
     rc = mailbox_init(&r->orders);
     if (rc) {
         snprintf(err, errlen, "cannot create an eventfd: %s", strerror(-rc));

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "mailbox.h"
+#include "spin.h"
 #include "stats.h"
 #include "wire.h"
 
@@ -57,7 +58,6 @@ struct reactor {
     struct target *target;
     unsigned int number;
     pthread_t thread;
-    uint64_t spin_max_ns;
 
     struct mailbox orders;
     atomic_bool stop;
@@ -77,7 +77,7 @@ struct reactor {
     struct queue *dirty;
     unsigned int draining; /* queues whose drain deadline has to be watched */
     bool orders_watched;
-    uint64_t idle_since_ns, spin_ns;
+    struct spin spin;
     struct reactor_lists lists;
 
     /* Between start and the thread's first round. */

@@ -3,7 +3,7 @@
  * worker.c -- provider threads
  *
  * Each waits on its epoll descriptor. Before it sleeps it spins, when recent waits ended within
- * the spin window, and only as long as nobody else wants the core. Without delegated sockets and
+ * the spin window, and lets others have the core all the while. Without delegated sockets and
  * deadlines there is no timer: an idle process sleeps.
  */
 #include "softrdma.h"
@@ -18,8 +18,8 @@
 #define EVENTS 32
 #define TICK_BATCH 4096u
 #define SPIN_SCORE_MAX 8
-/* A yield that takes longer gave the core to somebody else. */
-#define YIELD_CONTENDED_US 5u
+/* A wait that was slept through is longer by our wake-up, and by that of whoever we wait for. */
+#define SLEPT_US 50u
 /* A spin looks at the last busy queue pair this often between looks at all sockets. */
 #define SPIN_DIRECT 8u
 /* So often in a row may that one have data: then it is the turn of all. A peer that sends without end
@@ -177,7 +177,6 @@ static int spin(struct soft_worker *worker, struct epoll_event *events, uint32_t
     uint64_t start = soft_now_us(), now = start;
 
     for (unsigned int turn = 0; now - start < soft_config.spin_us; turn++) {
-        uint64_t before = now;
         int n;
 
         if (last != 0 && turn % SPIN_DIRECT != SPIN_DIRECT - 1 && worker->direct < DIRECT_MAX) {
@@ -191,15 +190,9 @@ static int spin(struct soft_worker *worker, struct epoll_event *events, uint32_t
             if (n > 0)
                 return n;
         }
-        if (turn % 4 == 3) {
-            before = soft_now_us();
-            sched_yield();
-        }
+        /* Whoever could end this wait may need this very core. */
+        sched_yield();
         now = soft_now_us();
-        if (turn % 4 == 3 && now - before > YIELD_CONTENDED_US) {
-            worker->spin_score -= worker->spin_score > 0;
-            return 0;
-        }
     }
     worker->spin_score -= worker->spin_score > 0;
     return 0;
@@ -230,7 +223,7 @@ static void *run(void *argument)
             uint64_t slept = soft_now_us();
 
             n = epoll_wait(worker->epoll_fd, events, EVENTS, wait_timeout(worker, cm));
-            if (n > 0 && soft_now_us() - slept < soft_config.spin_us)
+            if (n > 0 && soft_now_us() - slept < soft_config.spin_us + SLEPT_US)
                 worker->spin_score += worker->spin_score < SPIN_SCORE_MAX;
             else if (n > 0)
                 worker->spin_score -= worker->spin_score > 0;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* test_fuse_metrics -- histograms and the adaptive spin of the mount process */
+/* test_fuse_metrics -- histograms of the mount process */
 
 #include <check.h>
 #include <stdlib.h>
 
 #include "fuse/metrics.h"
-#include "fuse/spin.h"
 #include "suite.h"
 
 /* Every value is in a bucket that ends at or after it, by at most an eighth. */
@@ -61,43 +60,6 @@ START_TEST(test_percentiles)
 }
 END_TEST
 
-#define WAKE_NS 20000u /* a wake-up */
-
-/* Learns from short waits, also slept ones, and forgets when they become long. */
-START_TEST(test_spin_learns)
-{
-    struct spin s;
-    unsigned int waits = 0;
-
-    spin_init(&s, 50000, WAKE_NS);
-    ck_assert(!spin_is_worth(&s));
-    while (!spin_is_worth(&s) && waits++ < 100)
-        spin_learn(&s, 50000 + WAKE_NS, true);
-    ck_assert_uint_le(waits, 10);
-    for (unsigned int i = 0; i < 1000; i++)
-        spin_learn(&s, 10000, false);
-    ck_assert(spin_is_worth(&s));
-    ck_assert_uint_le(s.score, SPIN_SCORE_ONE);
-    for (waits = 0; spin_is_worth(&s) && waits < 100; waits++)
-        spin_learn(&s, 1000000, true);
-    ck_assert_uint_le(waits, 10);
-    for (unsigned int i = 0; i < 1000; i++)
-        spin_learn(&s, 1000000, true);
-    ck_assert_uint_eq(s.score, 0);
-}
-END_TEST
-
-START_TEST(test_spin_forbidden)
-{
-    struct spin s;
-
-    spin_init(&s, 0, WAKE_NS);
-    for (unsigned int i = 0; i < 1000; i++)
-        spin_learn(&s, 0, false);
-    ck_assert(!spin_is_worth(&s));
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("fuse/metrics");
@@ -106,8 +68,6 @@ int main(void)
     tcase_add_test(tc, test_bucket_bounds);
     tcase_add_test(tc, test_bucket_ends);
     tcase_add_test(tc, test_percentiles);
-    tcase_add_test(tc, test_spin_learns);
-    tcase_add_test(tc, test_spin_forbidden);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
 }

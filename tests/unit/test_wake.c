@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* test_wake -- the measured cost of a wake-up and the spin that follows from it */
+/* test_wake -- the measured cost of a wake-up, how long a spin may be, and when it is worth it */
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 
+#include "spin.h"
 #include "suite.h"
 #include "wake.h"
 
@@ -66,6 +67,49 @@ START_TEST(test_one_cpu_never_spins)
 }
 END_TEST
 
+#define WAKE_NS 20000u /* a wake-up */
+
+/* Learns from short waits, also slept ones, and forgets when they become long. */
+START_TEST(test_spin_learns)
+{
+    struct spin s;
+    unsigned int waits = 0;
+
+    spin_init(&s, 50000, WAKE_NS);
+    ck_assert(!spin_is_worth(&s));
+    /* Both sides have slept: a spin would have caught it. */
+    while (!spin_is_worth(&s) && waits++ < 100)
+        spin_learn(&s, 50000 + 2 * WAKE_NS, true);
+    ck_assert_uint_le(waits, 10);
+    for (unsigned int i = 0; i < 1000; i++)
+        spin_learn(&s, 10000, false);
+    ck_assert(spin_is_worth(&s));
+    ck_assert_uint_le(s.score, SPIN_SCORE_ONE);
+    for (waits = 0; spin_is_worth(&s) && waits < 100; waits++)
+        spin_learn(&s, 1000000, true);
+    ck_assert_uint_le(waits, 10);
+    for (unsigned int i = 0; i < 1000; i++)
+        spin_learn(&s, 1000000, true);
+    ck_assert_uint_eq(s.score, 0);
+    spin_learn(&s, 50000 + 2 * WAKE_NS + 1, true);
+    ck_assert_uint_eq(s.score, 0);
+    /* What a spin found was not lengthened by a wake-up. */
+    spin_learn(&s, 50001, false);
+    ck_assert_uint_eq(s.score, 0);
+}
+END_TEST
+
+START_TEST(test_spin_forbidden)
+{
+    struct spin s;
+
+    spin_init(&s, 0, WAKE_NS);
+    for (unsigned int i = 0; i < 1000; i++)
+        spin_learn(&s, 0, false);
+    ck_assert(!spin_is_worth(&s));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("common/wake");
@@ -74,6 +118,8 @@ int main(void)
     tcase_add_test(tc, test_cost_is_measured_once);
     tcase_add_test(tc, test_limit_is_bounded);
     tcase_add_test(tc, test_one_cpu_never_spins);
+    tcase_add_test(tc, test_spin_learns);
+    tcase_add_test(tc, test_spin_forbidden);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
 }
