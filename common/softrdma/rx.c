@@ -18,6 +18,8 @@
 #define REQUESTS_MAX 32u
 /* FPDUs of one pass after which other sockets get their turn. */
 #define FPDUS_MAX 4096u
+/* Completions that follow each other within this time come often. */
+#define OFTEN_US 10000u
 /* Receive calls that look for a last word of the peer when sending failed: more than a buffer holds. */
 #define LAST_ROUNDS 256
 /* What fill() says at the end of the stream. */
@@ -428,7 +430,10 @@ static int end_segment(struct soft_qp *qp)
     int r = 0;
 
     rx->fpdus++;
-    rx->large = rx->segment.payload_length >= SOFT_LARGE;
+    if (rx->segment.payload_length >= SOFT_LARGE)
+        rx->large = SOFT_LARGE_MEMORY;
+    else if (rx->large > 0)
+        rx->large--;
     switch (rx->segment.opcode) {
     case IWARP_READ_RESPONSE:
         end_read_response(qp);
@@ -555,15 +560,36 @@ static int parse(struct soft_qp *qp)
     return r;
 }
 
+/* Is a large message likely to follow? Then nothing of it should be staged, only its header. */
 static bool expect_large(struct soft_qp *qp)
 {
     uint32_t position;
     const struct soft_send_wqe *read;
 
-    if (qp->rx.large)
+    if (qp->rx.large > 0)
         return true;
     read = oldest_read(qp, &position);
     return read != NULL && read->length >= SOFT_LARGE;
+}
+
+/*
+ * Bytes to ask for beside the payload that goes straight to its place: none that a large message
+ * would have to be copied from, or as many as the staging buffer takes. direct: bytes of the
+ * current payload that go straight.
+ */
+static uint32_t staging_wanted(struct soft_qp *qp, uint32_t direct)
+{
+    const struct soft_rx *rx = &qp->rx;
+    uint32_t room = SOFT_STAGING - rx->end, wanted = SOFT_HEADER_PEEK;
+
+    if (rx->state == SOFT_RX_PAYLOAD) {
+        if (direct > 0 && direct < rx->payload_left)
+            return 0;
+        wanted += rx->payload_left - direct;
+    }
+    if (rx->state == SOFT_RX_PAYLOAD && direct > 0 && !rx->segment.last)
+        return wanted < room ? wanted : room;
+    return wanted < room && expect_large(qp) ? wanted : room;
 }
 
 /*
@@ -587,20 +613,14 @@ static int fill(struct soft_qp *qp)
         rx->end -= rx->begin;
         rx->begin = 0;
     }
-    room = SOFT_STAGING - rx->end;
     if (rx->state == SOFT_RX_PAYLOAD && rx->payload_left >= SOFT_DIRECT_MIN) {
         int r = next_piece(qp, rx->payload_left, &piece);
 
         if (r < 0)
             return r;
         iov[message.msg_iovlen++] = (struct iovec){piece.to, piece.length};
-        if (!rx->segment.last)
-            room = SOFT_HEADER_PEEK;
-        if (piece.length < rx->payload_left)
-            room = 0;
-    } else if (rx->state != SOFT_RX_PAYLOAD && expect_large(qp)) {
-        room = SOFT_HEADER_PEEK;
     }
+    room = staging_wanted(qp, piece.length);
     if (room > 0)
         iov[message.msg_iovlen++] = (struct iovec){rx->staging + rx->end, room};
     asked = piece.length + room;
@@ -727,6 +747,18 @@ bool soft_rx_pass(struct soft_qp *qp)
 }
 
 /*
+ * A socket is worth handing to the application only while it is busy: a heartbeat now and then is
+ * not worth the watch over it.
+ */
+static bool completes_often(struct soft_rx *rx)
+{
+    uint64_t now = soft_now_us(), before = rx->completed_us;
+
+    rx->completed_us = now;
+    return now - before < OFTEN_US;
+}
+
+/*
  * Receive on behalf of the calling thread. wait: the worker, which must get its turn; an
  * application thread leaves it to whoever is at it already. Returns whether data was received.
  */
@@ -741,7 +773,7 @@ bool soft_rx_drive(struct soft_qp *qp, bool wait)
         return false;
     before = qp->rx.completions;
     productive = soft_rx_pass(qp);
-    if (wait && qp->rx.completions != before) {
+    if (wait && qp->rx.completions != before && completes_often(&qp->rx)) {
         atomic_store_explicit(&qp->polls, 0, memory_order_relaxed);
         atomic_store_explicit(&qp->send_cq->delegate_hint, qp->handle, memory_order_relaxed);
         atomic_store_explicit(&qp->recv_cq->delegate_hint, qp->handle, memory_order_relaxed);

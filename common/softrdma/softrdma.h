@@ -73,7 +73,8 @@ enum {
     SOFT_STAGING = 64 * 1024,       /* receive staging buffer of a queue pair */
     SOFT_DIRECT_MIN = 4096,         /* payload left from which it is received in place */
     SOFT_LARGE = 16 * 1024,         /* messages from here on are expected to come in place */
-    SOFT_HEADER_PEEK = 64,          /* staging bytes asked for when a large message is expected */
+    SOFT_HEADER_PEEK = 128,         /* staging bytes asked for when a large message is expected */
+    SOFT_LARGE_MEMORY = 4,          /* segments after a large one for which another is expected */
     SOFT_FPDU_PAYLOAD = 65520 - 48, /* multiple of 8 that fits the 16-bit length with any header */
     SOFT_FPDU_PAYLOAD_MIN = 128,
     SOFT_BATCH_FPDUS = 64,
@@ -83,7 +84,7 @@ enum {
     SOFT_COPY_INLINE = 256,       /* inline payload up to here is copied beside its header */
     SOFT_TX_BUDGET = 4 << 20,     /* bytes one turn may send before other sockets get theirs */
     SOFT_RX_ROUNDS = 32,          /* receive calls of one turn */
-    SOFT_SOCKET_BUFFER = 4 << 20, /* several large messages: fewer hand-overs when cores are busy */
+    SOFT_SOCKET_BUFFER = 2 << 20, /* two large messages; more of it falls out of the caches */
 };
 
 /* Times. */
@@ -402,7 +403,8 @@ struct soft_rx {
     uint32_t payload_left;
     uint32_t crc;
     bool write_open;             /* a Write message is unfinished */
-    bool large;                  /* large payload expected next */
+    uint64_t completed_us;       /* when the worker last received something that completed */
+    uint8_t large;               /* segments for which a large payload is expected still */
     uint32_t send_msn, read_msn; /* expected next */
     bool recv_open;              /* recv holds the request of an unfinished Send */
     struct soft_recv_wqe recv;
