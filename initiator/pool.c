@@ -3,7 +3,8 @@
 #include "pool.h"
 
 #include <errno.h>
-#include <sys/mman.h>
+
+#include "common/memory.h"
 
 static uint32_t units_for(size_t len)
 {
@@ -19,7 +20,6 @@ int rblk_pool_init(struct rblk_pool *p, size_t bytes, size_t extra)
 {
     struct rblk_pool fresh = {0};
     size_t page = 4096;
-    void *base;
     int rc;
 
     if (bytes == 0 || bytes > (size_t)RBLK_RUN_UNITS_MAX * RBLK_POOL_UNIT)
@@ -32,10 +32,9 @@ int rblk_pool_init(struct rblk_pool *p, size_t bytes, size_t extra)
         return rc;
     fresh.len = ((size_t)fresh.units.units + fresh.reserve.units) * RBLK_POOL_UNIT +
                 (extra + page - 1) / page * page;
-    base = mmap(NULL, fresh.len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED)
+    fresh.base = rblk_memory_map(fresh.len);
+    if (!fresh.base)
         return -errno;
-    fresh.base = base;
     fresh.extra = reserve_base(&fresh) + (size_t)fresh.reserve.units * RBLK_POOL_UNIT;
     *p = fresh;
     return 0;
@@ -43,8 +42,7 @@ int rblk_pool_init(struct rblk_pool *p, size_t bytes, size_t extra)
 
 void rblk_pool_free(struct rblk_pool *p)
 {
-    if (p->base)
-        munmap(p->base, p->len);
+    rblk_memory_unmap(p->base, p->len);
     p->base = NULL;
 }
 

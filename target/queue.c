@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "clock.h"
 #include "config.h"
@@ -16,6 +15,7 @@
 #include "device.h"
 #include "listener.h"
 #include "log.h"
+#include "memory.h"
 #include "reactor.h"
 #include "session.h"
 #include "verbs.h"
@@ -39,19 +39,12 @@ static uint32_t work_requests(uint32_t depth)
 
 /* -- memory --------------------------------------------------------------------------------- */
 
-static void *map_memory(size_t len)
-{
-    void *memory = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    return memory == MAP_FAILED ? NULL : memory;
-}
-
 static int create_messages(struct queue *q, struct ibv_pd *pd)
 {
     size_t receives = (size_t)q->depth * q->stride;
 
     q->messages_len = receives + (size_t)q->depth * RBLK_COMMAND_LEN;
-    q->messages = map_memory(q->messages_len);
+    q->messages = rblk_memory_map(q->messages_len);
     if (!q->messages)
         return -ENOMEM;
     if (!q->sends_inline)
@@ -64,7 +57,7 @@ static int create_staging(struct queue *q, struct ibv_pd *pd, uint32_t len)
 {
     if (len == 0)
         return 0;
-    q->staging = map_memory(len);
+    q->staging = rblk_memory_map(len);
     if (!q->staging)
         return -ENOMEM;
     q->staging_len = len;
@@ -152,10 +145,8 @@ static void queue_free(struct queue *q, bool destroy_id)
     if (q->messages_mr && ibv_dereg_mr(q->messages_mr))
         log_warning("client %s: message memory cannot be deregistered: %s", q->peer,
                     strerror(errno));
-    if (q->staging)
-        munmap(q->staging, q->staging_len);
-    if (q->messages)
-        munmap(q->messages, q->messages_len);
+    rblk_memory_unmap(q->staging, q->staging_len);
+    rblk_memory_unmap(q->messages, q->messages_len);
     if (q->cq)
         reactor_unplace(q->reactor, q->index, q->cq, work_requests(q->depth));
     if (destroy_id)
