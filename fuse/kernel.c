@@ -40,12 +40,33 @@ _Static_assert(sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in) == K
 
 static __thread int reply_fd = -1;
 
+static __thread struct {
+    bool (*take)(void *opaque, const struct iovec *iov, int count);
+    void *opaque;
+} offer;
+
 /* Why libfuse could not mount. Main thread, while it mounts. */
 static char mount_message[256];
 
 void kernel_reply_to(int fd)
 {
     reply_fd = fd;
+}
+
+void kernel_offer_replies(bool (*take)(void *opaque, const struct iovec *iov, int count),
+                          void *opaque)
+{
+    offer.take = take;
+    offer.opaque = opaque;
+}
+
+static ssize_t total(const struct iovec *iov, int count)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < count; i++)
+        n += iov[i].iov_len;
+    return (ssize_t)n;
 }
 
 /*
@@ -74,14 +95,11 @@ static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata)
         allow_mmap(f, iov, count);
         f->answered_init = true;
     }
+    if (offer.take && offer.take(offer.opaque, iov, count))
+        return total(iov, count);
     n = writev(reply_fd >= 0 ? reply_fd : fd, iov, count);
     /* Unmounted meanwhile: nobody waits for the answer, and libfuse would complain on stderr. */
-    if (n < 0 && errno == ENODEV) {
-        n = 0;
-        for (int i = 0; i < count; i++)
-            n += (ssize_t)iov[i].iov_len;
-    }
-    return n;
+    return n < 0 && errno == ENODEV ? total(iov, count) : n;
 }
 
 static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata)

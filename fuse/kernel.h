@@ -3,7 +3,9 @@
 #ifndef RBLK_FUSE_KERNEL_H
 #define RBLK_FUSE_KERNEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <sys/uio.h>
 
 #include "frontend.h"
 
@@ -25,6 +27,12 @@ int kernel_open(struct frontend *f, char *err, size_t errlen);
 int kernel_clone(const struct frontend *f);
 /* Descriptor that replies of the calling thread go to: the one that the request was read from. */
 void kernel_reply_to(int fd);
+/*
+ * Has replies of the calling thread offered to take(), which returns whether it will write the reply
+ * itself, later; it sees parts of the reply that are gone when it returns. NULL: none any more.
+ */
+void kernel_offer_replies(bool (*take)(void *opaque, const struct iovec *iov, int count),
+                          void *opaque);
 /*
  * Takes the mount away, if it is still there. Open files of a busy one get errors from when the
  * workers end. Nothing when the session was never opened.

@@ -7,7 +7,7 @@
  * there.
  *
  * One round of the loop posts what is parked, takes requests from the kernel until it has no more
- * or the worker has no room, and polls the queue, whose callbacks answer the kernel. When a round
+ * or the worker has no room, and polls the queue, whose callbacks answer the kernel (answers.h). When a round
  * finds nothing, the worker waits: it goes on with rounds for a while if that has paid off lately
  * (spin.h), then it sleeps in one poll(2) on all that may end the wait.
  *
@@ -30,14 +30,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "answers.h"
 #include "clock.h"
 #include "log.h"
 #include "kernel.h"
+#include "memory.h"
 #include "spin.h"
 
 #define PAGE 4096u
@@ -84,6 +85,7 @@ struct request {
     void *data;            /* what the queue reads into or writes from */
     struct buffer *buffer; /* a large write: holds this one */
     char *small;           /* SMALL_MAX bytes of this request's own */
+    struct answer answer;
 };
 
 struct worker {
@@ -103,6 +105,9 @@ struct worker {
     unsigned int buffer_count;
     struct buffer *free_buffers;
     struct buffer *current; /* holds the request being taken */
+
+    struct answers answers;
+    struct request *answering; /* whose reply libfuse is about to write */
 
     _Atomic uint64_t inflight; /* posted and not finished; the worker writes */
     size_t inflight_bytes;
@@ -185,6 +190,7 @@ static void request_finish(struct request *r, int error)
     struct timespec now;
 
     kernel_reply_to(w->fuse_fd);
+    w->answering = r;
     if (error < 0) {
         counter_add(&w->metrics.errors, 1);
         fuse_reply_err(r->fuse, errno_for_application(error));
@@ -203,7 +209,22 @@ static void request_finish(struct request *r, int error)
     if (error == 0)
         counter_add(&w->metrics.bytes[r->kind], r->len);
     histogram_record(&w->metrics.latency[r->kind], rblk_now_ns() - r->start_ns);
-    request_release(r);
+    w->answering = NULL;
+    if (!r->answer.collected)
+        request_release(r);
+}
+
+/* libfuse has a reply for the worker's thread. */
+static bool take_reply(void *opaque, const struct iovec *iov, int count)
+{
+    struct worker *w = opaque;
+
+    return w->answering && answers_add(&w->answers, &w->answering->answer, iov, count);
+}
+
+static void answer_written(struct answer *answer)
+{
+    request_release((struct request *)((char *)answer - offsetof(struct request, answer)));
 }
 
 /* Hands the request's next step to the queue: 0, -EAGAIN when there is no room, or another error.
@@ -413,6 +434,8 @@ static unsigned int worker_round(struct worker *w)
         if (finished > 0)
             done += (unsigned int)finished;
     }
+    if (w->answers.count > 0)
+        answers_write(&w->answers, answer_written);
     return done + taken;
 }
 
@@ -523,6 +546,8 @@ static void *worker_main(void *arg)
     self = w;
     snprintf(name, sizeof(name), "worker-%u", w->index);
     pthread_setname_np(pthread_self(), name);
+    answers_open(&w->answers, w->fuse_fd);
+    kernel_offer_replies(take_reply, w);
     for (;;) {
         unsigned int done = worker_round(w);
 
@@ -531,6 +556,8 @@ static void *worker_main(void *arg)
         if (done == 0)
             worker_wait(w);
     }
+    kernel_offer_replies(NULL, NULL);
+    answers_close(&w->answers);
     return NULL;
 }
 
@@ -544,12 +571,9 @@ static int create_arena(struct worker *w)
     char *at;
 
     w->arena_size = (size_t)w->buffer_count * BUFFER_SIZE + (size_t)w->request_count * SMALL_MAX;
-    w->arena =
-        mmap(NULL, w->arena_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (w->arena == MAP_FAILED) {
-        w->arena = NULL;
+    w->arena = rblk_memory_map(w->arena_size);
+    if (!w->arena)
         return -errno;
-    }
     at = w->arena;
     for (unsigned int i = 0; i < w->buffer_count; i++, at += BUFFER_SIZE) {
         w->buffers[i].memory = at + PAGE - KERNEL_WRITE_HEADER;
@@ -672,8 +696,7 @@ void workers_destroy(struct frontend *f)
             close(w->fuse_fd);
         if (w->wake_fd >= 0)
             close(w->wake_fd);
-        if (w->arena)
-            munmap(w->arena, w->arena_size);
+        rblk_memory_unmap(w->arena, w->arena_size);
         free(w->requests);
         free(w->buffers);
     }
