@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * io -- the data path of an I/O queue: commands in, io_uring, completions out. Reactor thread
+ * io -- the data path of an I/O queue: commands in, the file written, completions out. Reactor thread
  * only.
  */
 #ifndef RBLK_TARGET_IO_H

@@ -39,7 +39,7 @@ enum queue_state {
 /* Life of a request, which is also that of its receive buffer. */
 enum request_state {
     REQUEST_RECEIVING, /* its receive is posted */
-    REQUEST_WRITING,   /* io_uring writes its data, perhaps in several steps */
+    REQUEST_WRITING,   /* io_uring writes its data, or what the reactor has left of it */
     REQUEST_SYNCING,   /* io_uring runs its fdatasync: a flush, or the second half of FUA */
     REQUEST_FINISHED,  /* its reply waits to be sent, its receive to be posted again */
 };
