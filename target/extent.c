@@ -3,19 +3,25 @@
 #include "extent.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "device.h"
 #include "log.h"
+#include "provider.h"
 #include "size.h"
 #include "verbs.h"
 #include "volume.h"
 
 /* Pages that mincore(2) is asked about at once. */
 #define LOOK_PAGES 4096u
+
+/* How long the control thread may map cached pages of one extent, nanoseconds. */
+#define MAP_CACHED_NS 10000000u
 
 /* Since Linux 5.14, newer than some headers. */
 #ifndef MADV_POPULATE_READ
@@ -147,37 +153,50 @@ static struct ibv_mr *register_extent(struct domain *d, void *addr, size_t lengt
     return ibv_reg_mr(d->pd, addr, length, IBV_ACCESS_REMOTE_READ);
 }
 
+/* mincore(2) tells the truth only to those who may write the file. */
+static bool cache_can_be_seen(const struct volume *v)
+{
+    return faccessat(v->fd, "", W_OK, AT_EMPTY_PATH | AT_EACCESS) == 0;
+}
+
+/* Maps those of count pages that are cached. False when this kernel cannot do that. */
+static bool map_cached_run(char *addr, const unsigned char *cached, size_t count, size_t page)
+{
+    size_t first = 0;
+
+    for (size_t i = 0; i <= count; i++) {
+        if (i < count && (cached[i] & 1))
+            continue;
+        /* An older kernel refuses; a page that has gone meanwhile is no loss. */
+        if (i > first && madvise(addr + first * page, (i - first) * page, MADV_POPULATE_READ) < 0 &&
+            errno == EINVAL)
+            return false;
+        first = i + 1;
+    }
+    return true;
+}
+
 /*
- * Maps what the page cache holds of an extent that is about to be registered, some 20 us per MiB. A
- * device pins and so maps all of it anyway; a software provider would take a page fault at the first
- * read of every place. What is not in memory stays as it is: it must not be read from the disk, nor a
- * hole be allocated, because its neighbour was asked for. mincore(2) is honest only to those who may
- * write the file.
+ * Maps what the page cache holds of an extent that is about to be registered, some 20 us per MiB,
+ * as far as the time goes. A device pins and so maps all of it; the software provider would take a
+ * page fault at the first read of every place. What is not in memory stays as it is: it must not be
+ * read from the disk, nor a hole be allocated, because its neighbour was asked for.
  */
 static void map_cached_pages(const struct volume *v, char *addr, size_t length)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uint64_t deadline = rblk_now_ns() + MAP_CACHED_NS;
     unsigned char cached[LOOK_PAGES];
 
-    if (v->read_only && access(v->path, W_OK) < 0)
+    if (!rblk_provider_is_soft() || !cache_can_be_seen(v))
         return;
-    for (size_t done = 0; done < length; done += LOOK_PAGES * page) {
+    for (size_t done = 0; done < length && rblk_now_ns() < deadline; done += LOOK_PAGES * page) {
         size_t left = (length - done + page - 1) / page;
         size_t count = left < LOOK_PAGES ? left : LOOK_PAGES;
-        size_t first = 0;
 
-        if (mincore(addr + done, count * page, cached) < 0)
+        if (mincore(addr + done, count * page, cached) < 0 ||
+            !map_cached_run(addr + done, cached, count, page))
             return;
-        for (size_t i = 0; i <= count; i++) {
-            if (i < count && (cached[i] & 1))
-                continue;
-            /* An older kernel refuses; a page that has gone meanwhile is no loss. */
-            if (i > first &&
-                madvise(addr + done + first * page, (i - first) * page, MADV_POPULATE_READ) < 0 &&
-                errno == EINVAL)
-                return;
-            first = i + 1;
-        }
     }
 }
 

@@ -24,7 +24,8 @@
 
 #define DRAIN_TIMEOUT_MS \
     1000 /* for the device to flush a queue pair in error; destroying it ends the rest */
-#define RETRIES_MAX 64 /* of one operation that io_uring answers with EAGAIN or EINTR */
+#define ROUND_WRITING_NS 500000 /* that a reactor writes itself in a round, and one write more */
+#define RETRIES_MAX 64          /* of one operation that io_uring answers with EAGAIN or EINTR */
 
 static void broken(struct queue *q)
 {
@@ -123,6 +124,7 @@ static void submit(struct request *request)
         sqe->len = request->length;
     } else {
         request->state = REQUEST_WRITING;
+        atomic_fetch_add_explicit(&q->volume->pace.in_ring, 1, memory_order_relaxed);
         io_uring_prep_write(sqe, (int)q->volume->index, request->data + request->done,
                             request->length - request->done, request->offset + request->done);
     }
@@ -193,9 +195,13 @@ static void write_done(struct request *request, int result)
 /* The first step of a write: by the reactor itself when it can, otherwise by io_uring. */
 static void begin_write(struct request *request)
 {
+    struct reactor *r = request->queue->reactor;
     struct volume *v = request->queue->volume;
-    int64_t n = write_now(&v->pace, v->fd, request->data, request->length, request->offset);
+    int64_t n = -EAGAIN;
 
+    if (r->writing_ns < ROUND_WRITING_NS)
+        n = write_now(&v->pace, v->fd, request->data, request->length, request->offset,
+                      &r->writing_ns);
     if (n == -EAGAIN)
         submit(request);
     else
@@ -208,6 +214,8 @@ void io_ring_done(struct request *request, int result)
     bool alive = q->state == QUEUE_SERVING || q->state == QUEUE_FINISHING;
 
     q->ring_operations--;
+    if (request->state == REQUEST_WRITING)
+        atomic_fetch_sub_explicit(&q->volume->pace.in_ring, 1, memory_order_relaxed);
     if (alive && may_retry(request, result)) {
         submit(request);
         return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * io -- the data path of an I/O queue: commands in, the file written, completions out. Reactor thread
- * only.
+ * io -- the data path of an I/O queue: commands in, the file written, completions out. Reactor
+ * thread only.
  */
 #ifndef RBLK_TARGET_IO_H
 #define RBLK_TARGET_IO_H

@@ -286,8 +286,10 @@ static void reactor_sleep(struct reactor *r)
  */
 static unsigned int reactor_round(struct reactor *r)
 {
-    unsigned int work = reap_ring(r);
+    unsigned int work;
 
+    r->writing_ns = 0;
+    work = reap_ring(r);
     work += poll_all(r);
     if (mailbox_pending(&r->orders))
         work += take_orders(r);

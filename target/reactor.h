@@ -78,6 +78,7 @@ struct reactor {
     unsigned int draining; /* queues whose drain deadline has to be watched */
     bool orders_watched;
     struct spin spin;
+    uint64_t writing_ns; /* spent in this round on writes of its own (write_now.h) */
     struct reactor_lists lists;
 
     /* Between start and the thread's first round. */

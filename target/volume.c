@@ -203,6 +203,8 @@ int volume_open(struct volume *v, const struct config_volume *c, unsigned int in
         rc = lock_file(v, err, errlen);
     if (!rc)
         rc = map_file(v, err, errlen);
+    if (!rc)
+        write_pace_init(&v->pace, v->fd);
     if (rc) {
         volume_close(v);
         return rc;

@@ -5,8 +5,8 @@
  * One long-lived descriptor, buffered, never O_DIRECT; one shared mapping of the whole, which is
  * what gets registered and which nobody stores through (DESIGN section 6).
  *
- * Owner: the control thread. Reactors read fd, index, size and the latch; `failed` and `pace` are the
- * only fields that change under them and are atomic.
+ * Owner: the control thread. Reactors read fd, index, size and the latch; `failed` and what is in
+ * `pace` are all that changes under them, and are atomic.
  */
 #ifndef RBLK_TARGET_VOLUME_H
 #define RBLK_TARGET_VOLUME_H

@@ -3,13 +3,14 @@
 #include "write_now.h"
 
 #include <errno.h>
+#include <linux/magic.h>
 #include <stdbool.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "clock.h"
-
-#define PAGE 4096u
 
 /* A write that took longer than this, and 2 ns a byte, waited for something. */
 #define SLOW_NS 1000000u
@@ -36,7 +37,31 @@ void write_now_learn(struct write_pace *pace, uint32_t length, uint64_t start_ns
                           memory_order_relaxed);
 }
 
-/* The first write finds out, without waiting, whether the file system can do that. */
+/* Where a buffered write is a copy into memory of this machine. */
+static bool is_local(int fd, const struct stat *st)
+{
+    struct statfs fs;
+
+    if (S_ISBLK(st->st_mode))
+        return true;
+    return fstatfs(fd, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == EXT4_SUPER_MAGIC);
+}
+
+void write_pace_init(struct write_pace *pace, int fd)
+{
+    uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
+    struct stat st;
+
+    *pace = (struct write_pace){.unit = page, .way = WRITE_WAY_RING};
+    if (fstat(fd, &st) < 0)
+        return;
+    if (st.st_blksize > (blksize_t)page)
+        pace->unit = (uint32_t)st.st_blksize;
+    if (is_local(fd, &st))
+        pace->way = WRITE_WAY_UNKNOWN;
+}
+
+/* The first write finds out, without waiting, whether that can be done on this file. */
 static int64_t find_way(struct write_pace *pace, int fd, const void *data, uint32_t length,
                         uint64_t offset)
 {
@@ -44,30 +69,41 @@ static int64_t find_way(struct write_pace *pace, int fd, const void *data, uint3
     ssize_t n = pwritev2(fd, &iov, 1, (off_t)offset, RWF_NOWAIT);
     bool refused = n < 0 && errno == EOPNOTSUPP;
 
-    if (n < 0 && !refused && errno != EAGAIN)
+    if (n < 0 && !refused && errno != EAGAIN && errno != EINVAL)
         return -EAGAIN; /* says nothing about the way; io_uring tells the error */
     atomic_store_explicit(&pace->way, refused ? WRITE_WAY_NOW : WRITE_WAY_RING,
                           memory_order_relaxed);
     return n < 0 ? -EAGAIN : n;
 }
 
+/* A volume that had to be given back stays so while there is a queue of writes to wait behind. */
+static bool paused(const struct write_pace *pace, uint64_t now_ns)
+{
+    if (atomic_load_explicit(&pace->pause_ms, memory_order_relaxed) == 0)
+        return false;
+    return now_ns < atomic_load_explicit(&pace->not_before_ns, memory_order_relaxed) ||
+           atomic_load_explicit(&pace->in_ring, memory_order_relaxed) > 0;
+}
+
 int64_t write_now(struct write_pace *pace, int fd, const void *data, uint32_t length,
-                  uint64_t offset)
+                  uint64_t offset, uint64_t *spent_ns)
 {
     int way = atomic_load_explicit(&pace->way, memory_order_relaxed);
-    uint64_t start;
-    ssize_t n;
+    uint64_t start, end;
+    int64_t result;
 
-    if (way == WRITE_WAY_RING || offset % PAGE || length % PAGE)
+    if (way == WRITE_WAY_RING || offset % pace->unit || length % pace->unit)
         return -EAGAIN;
     if (way == WRITE_WAY_UNKNOWN)
         return find_way(pace, fd, data, length, offset);
     start = rblk_now_ns();
-    if (start < atomic_load_explicit(&pace->not_before_ns, memory_order_relaxed))
+    if (paused(pace, start))
         return -EAGAIN;
-    n = pwrite(fd, data, length, (off_t)offset);
-    if (n < 0)
-        return errno == EINTR ? -EAGAIN : -errno;
-    write_now_learn(pace, length, start, rblk_now_ns());
-    return n;
+    result = pwrite(fd, data, length, (off_t)offset);
+    if (result < 0)
+        result = errno == EINTR ? -EAGAIN : -errno;
+    end = rblk_now_ns();
+    write_now_learn(pace, length, start, end);
+    *spent_ns += end - start;
+    return result;
 }
