@@ -5,8 +5,8 @@
  * An answer is one writev(2) of /dev/fuse each, and every one wakes the application, which, on a
  * CPU that it shares with the worker, runs at once, takes that one answer and asks again: a change
  * of threads per request, whatever the depth. So the answers that one poll of the queue brings are
- * collected and written by one io_uring_enter(2): the application finds all of them. /dev/fuse never
- * lets a write wait, so all are written when that call returns.
+ * collected and written by one io_uring_enter(2): the application finds all of them. /dev/fuse
+ * never lets a write wait, so all are written when that call returns.
  *
  * One struct answers belongs to one thread, which opens and closes it.
  */

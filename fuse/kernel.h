@@ -28,8 +28,9 @@ int kernel_clone(const struct frontend *f);
 /* Descriptor that replies of the calling thread go to: the one that the request was read from. */
 void kernel_reply_to(int fd);
 /*
- * Has replies of the calling thread offered to take(), which returns whether it will write the reply
- * itself, later; it sees parts of the reply that are gone when it returns. NULL: none any more.
+ * Has replies of the calling thread offered to take(), which returns whether it will write the
+ * reply itself, later; it sees parts of the reply that are gone when it returns. NULL: none any
+ * more.
  */
 void kernel_offer_replies(bool (*take)(void *opaque, const struct iovec *iov, int count),
                           void *opaque);

@@ -8,9 +8,9 @@
  *
  * One round of the loop posts what is parked, takes requests from the kernel until it has no more
  * or the worker has no room, polls the queue, whose callbacks answer the kernel, and hands these
- * answers over (answers.h). When a round finds nothing, the worker waits: it goes on with rounds for
- * a while if that has paid off lately (spin.h), then it sleeps in one poll(2) on all that may end
- * the wait.
+ * answers over (answers.h). When a round finds nothing, the worker waits: it goes on with rounds
+ * for a while if that has paid off lately (spin.h), then it sleeps in one poll(2) on all that may
+ * end the wait.
  *
  * All workers would be woken by each request if all listened to the kernel while asleep. So only
  * the first one (the leader) does. The others are dormant until the leader has more than it can do;

@@ -2,7 +2,8 @@
 /*
  * test_fuse_answers -- answers that are collected and written together
  *
- * A socket that keeps the bounds of messages stands for /dev/fuse: one write is one answer there too.
+ * A socket that keeps the bounds of messages stands for /dev/fuse: one write is one answer there
+ * too.
  */
 #include <check.h>
 #include <signal.h>
