@@ -4,9 +4,9 @@
 
 #include <stdint.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)
-#define PAGE ((size_t)4096)
 
 static void *map(size_t len)
 {
@@ -17,7 +17,8 @@ static void *map(size_t len)
 
 void *rblk_memory_map(size_t len)
 {
-    size_t pages = (len + PAGE - 1) / PAGE * PAGE;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t pages = (len + page - 1) / page * page;
     size_t before;
     char *memory;
 

@@ -2,10 +2,10 @@
 /*
  * spin -- whether a busy wait before sleeping is worth its CPU time, learned from recent waits
  *
- * A sleeping thread costs tens of microseconds to wake, in a virtual machine hundreds. If waits have
- * been shorter than the bound, a spin saves that; if they have been longer, a spin only takes CPU
- * time from whoever could end the wait. Each thread has its own; no function here is for two threads
- * at once.
+ * A sleeping thread costs tens of microseconds to wake, in a virtual machine hundreds. If waits
+ * have been shorter than the bound, a spin saves that; if they have been longer, a spin only takes
+ * CPU time from whoever could end the wait. Each thread has its own; no function here is for two
+ * threads at once.
  */
 #ifndef RBLK_COMMON_SPIN_H
 #define RBLK_COMMON_SPIN_H
@@ -38,8 +38,8 @@ static inline bool spin_is_worth(const struct spin *s)
 
 /*
  * A wait that was slept through is longer than it had to be: by our own wake-up, and by that of
- * whoever we wait for, since he sleeps until we have done our part. Where both sleep for that reason
- * alone, both must find that a spin would have caught it.
+ * whoever we wait for, since he sleeps until we have done our part. Where both sleep for that
+ * reason alone, both must find that a spin would have caught it.
  */
 #define SPIN_SLEPT_WAKE_UPS 2u
 

@@ -20,8 +20,8 @@ uint64_t rblk_wake_cost_ns(void);
  * How long a wait may spin before it sleeps, nanoseconds, unless the user says otherwise. Spinning
  * is worth what it saves, so the limit grows with the cost of a wake-up. It is a multiple of that,
  * because whoever we wait for often sleeps until our last answer wakes him: his wake-up and his
- * work lie inside our wait. 0: never, because the calling thread has only one CPU to run on, where a
- * spin keeps the others from the work it waits for (sched_getaffinity(2)). Any thread.
+ * work lie inside our wait. 0: never, because the calling thread has only one CPU to run on, where
+ * a spin keeps the others from the work it waits for (sched_getaffinity(2)). Any thread.
  */
 uint64_t rblk_spin_limit_ns(void);
 

@@ -20,7 +20,7 @@
 #define FPDUS_MAX 4096u
 /* Completions that follow each other within this time come often. */
 #define OFTEN_US 10000u
-/* Receive calls that look for a last word of the peer when sending failed: more than a buffer holds. */
+/* Receive calls that look for a last word of the peer when sending failed. */
 #define LAST_ROUNDS 256
 /* What fill() says at the end of the stream. */
 #define END_OF_STREAM (-ENODATA)
@@ -585,6 +585,9 @@ static uint32_t staging_wanted(struct soft_qp *qp, uint32_t direct)
     if (rx->state == SOFT_RX_PAYLOAD) {
         if (direct > 0 && direct < rx->payload_left)
             return 0;
+        /* Small segments, of however large a message, are best taken many at a time. */
+        if (direct == 0 && rx->large == 0)
+            return room;
         wanted += rx->payload_left - direct;
     }
     if (rx->state == SOFT_RX_PAYLOAD && direct > 0 && !rx->segment.last)
@@ -773,8 +776,9 @@ bool soft_rx_drive(struct soft_qp *qp, bool wait)
         return false;
     before = qp->rx.completions;
     productive = soft_rx_pass(qp);
-    if (wait && qp->rx.completions != before && completes_often(&qp->rx)) {
+    if (wait && qp->rx.completions != before)
         atomic_store_explicit(&qp->polls, 0, memory_order_relaxed);
+    if (wait && qp->rx.completions != before && completes_often(&qp->rx)) {
         atomic_store_explicit(&qp->send_cq->delegate_hint, qp->handle, memory_order_relaxed);
         atomic_store_explicit(&qp->recv_cq->delegate_hint, qp->handle, memory_order_relaxed);
     }

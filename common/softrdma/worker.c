@@ -215,17 +215,22 @@ static void *run(void *argument)
 
     for (;;) {
         bool cm = worker->number == 0 && atomic_load(&worker->cm_waiting);
+        bool spun = false;
         int n = 0;
 
-        if (worked && worker->spin_score > 0 && soft_config.spin_us > 0 && !soft_config.single_cpu)
+        if (worked && worker->spin_score > 0 && soft_config.spin_us > 0 &&
+            !soft_config.single_cpu) {
             n = spin(worker, events, last);
+            spun = true;
+        }
         if (n == 0) {
             uint64_t slept = soft_now_us();
 
             n = epoll_wait(worker->epoll_fd, events, EVENTS, wait_timeout(worker, cm));
-            if (n > 0 && soft_now_us() - slept < soft_config.spin_us + SLEPT_US)
+            /* A spin in vain has been counted, however soon the sleep after it ends. */
+            if (n > 0 && !spun && soft_now_us() - slept < soft_config.spin_us + SLEPT_US)
                 worker->spin_score += worker->spin_score < SPIN_SCORE_MAX;
-            else if (n > 0)
+            else if (n > 0 && !spun)
                 worker->spin_score -= worker->spin_score > 0;
         } else {
             worker->spin_score += worker->spin_score < SPIN_SCORE_MAX;
