@@ -25,7 +25,7 @@
 #define DRAIN_TIMEOUT_MS \
     1000 /* for the device to flush a queue pair in error; destroying it ends the rest */
 #define ROUND_WRITING_NS 2000000 /* that a reactor writes itself in a round, and one write more */
-#define RETRIES_MAX 64          /* of one operation that io_uring answers with EAGAIN or EINTR */
+#define RETRIES_MAX 64           /* of one operation that io_uring answers with EAGAIN or EINTR */
 
 static void broken(struct queue *q)
 {
