@@ -144,3 +144,12 @@ uint64_t rblk_spin_limit_ns(void)
         return RBLK_SPIN_LIMIT_MIN_NS;
     return limit < RBLK_SPIN_LIMIT_MAX_NS ? limit : RBLK_SPIN_LIMIT_MAX_NS;
 }
+
+void rblk_spin_init(struct spin *s, uint64_t longest_us)
+{
+    uint64_t limit = rblk_spin_limit_ns();
+
+    if (limit > 0 && longest_us != RBLK_SPIN_AUTO)
+        limit = longest_us * 1000;
+    spin_init(s, (uint32_t)limit, (uint32_t)rblk_wake_cost_ns());
+}

@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "spin.h"
+
 /* Bounds of what rblk_spin_limit_ns returns where it is worth to spin, nanoseconds. */
 #define RBLK_SPIN_LIMIT_MIN_NS 50000u
 #define RBLK_SPIN_LIMIT_MAX_NS 1000000u
@@ -24,5 +26,14 @@ uint64_t rblk_wake_cost_ns(void);
  * a spin keeps the others from the work it waits for (sched_getaffinity(2)). Any thread.
  */
 uint64_t rblk_spin_limit_ns(void);
+
+/* What the user says of the longest spin when he says nothing. */
+#define RBLK_SPIN_AUTO UINT32_MAX
+
+/*
+ * Prepares a spin for the calling thread, or one that is as free to move. longest_us: microseconds,
+ * or RBLK_SPIN_AUTO for rblk_spin_limit_ns(); with one CPU it never spins, whatever that is.
+ */
+void rblk_spin_init(struct spin *s, uint64_t longest_us);
 
 #endif

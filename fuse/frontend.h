@@ -40,8 +40,6 @@ struct frontend {
     char mountpoint[PATH_MAX]; /* absolute */
     bool on_file;              /* the mountpoint is a regular file: it is the disk itself */
     bool read_only;
-    uint32_t spin_ns;          /* longest spin; 0: never */
-    uint32_t wake_ns;          /* what waking up costs */
     uint64_t mounted_at_ns;    /* CLOCK_MONOTONIC */
     unsigned int device_minor; /* of the mount: names the FUSE connection */
 

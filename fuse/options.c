@@ -12,6 +12,7 @@
 
 #include "option.h"
 #include "size.h"
+#include "wake.h"
 
 #define DEFAULT_DEPTH 64
 #define DEFAULT_TIMEOUT_S 10
@@ -305,7 +306,7 @@ int fuse_options_parse(struct fuse_options *out, int argc, char **argv, char *er
     struct fuse_options o = {
         .queue_depth = DEFAULT_DEPTH,
         .timeout_ms = DEFAULT_TIMEOUT_S * 1000,
-        .spin_us = FUSE_SPIN_AUTO,
+        .spin_us = RBLK_SPIN_AUTO,
         .log_level = RBLK_LOG_INFO,
     };
     char letter[3];

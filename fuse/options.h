@@ -3,7 +3,6 @@
 #ifndef RBLK_FUSE_OPTIONS_H
 #define RBLK_FUSE_OPTIONS_H
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,9 +11,6 @@
 #include "rblk.h"
 
 #define FUSE_QUEUES_MAX 64
-
-/* spin_us: as long as is worth it on this machine (wake.h). */
-#define FUSE_SPIN_AUTO UINT_MAX
 
 enum fuse_action { FUSE_ACTION_MOUNT, FUSE_ACTION_HELP, FUSE_ACTION_VERSION };
 
@@ -29,7 +25,7 @@ struct fuse_options {
     unsigned int queue_depth;
     uint64_t pool_size;      /* bytes a queue */
     unsigned int timeout_ms; /* connecting, control requests */
-    unsigned int spin_us;    /* upper bound of a spin; 0: never spin; or FUSE_SPIN_AUTO */
+    unsigned int spin_us;    /* upper bound of a spin; 0: never spin; or RBLK_SPIN_AUTO */
     bool foreground;
     bool cache;
     bool allow_other;

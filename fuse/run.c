@@ -23,7 +23,6 @@
 #include "size.h"
 #include "status.h"
 #include "uri.h"
-#include "wake.h"
 #include "worker.h"
 
 #define SAMPLE_MS 1000
@@ -79,10 +78,6 @@ static void set_attributes(struct frontend *f)
     struct timespec now;
 
     f->read_only = f->info.read_only || f->options->mode == RBLK_MODE_RO;
-    f->spin_ns = (uint32_t)rblk_spin_limit_ns();
-    if (f->spin_ns > 0 && f->options->spin_us != FUSE_SPIN_AUTO)
-        f->spin_ns = f->options->spin_us * 1000;
-    f->wake_ns = (uint32_t)rblk_wake_cost_ns();
     clock_gettime(CLOCK_REALTIME, &now);
     atomic_init(&f->mode, f->read_only ? 0400 : 0600);
     atomic_init(&f->uid, getuid());

@@ -41,6 +41,7 @@
 #include "kernel.h"
 #include "memory.h"
 #include "spin.h"
+#include "wake.h"
 
 #define PAGE 4096u
 
@@ -605,8 +606,8 @@ static int worker_create(struct worker *w)
     w->buffer_count = BUFFERS_TOTAL / f->worker_count;
     if (w->buffer_count < BUFFERS_MIN)
         w->buffer_count = BUFFERS_MIN;
-    spin_init(&w->request_spin, f->spin_ns, f->wake_ns);
-    spin_init(&w->completion_spin, f->spin_ns, f->wake_ns);
+    rblk_spin_init(&w->request_spin, f->options->spin_us);
+    rblk_spin_init(&w->completion_spin, f->options->spin_us);
     w->queue = rblk_get_queue(f->handle, w->index);
     if (!w->queue)
         return -ENOTCONN;

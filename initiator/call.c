@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <rdma/rdma_verbs.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "common/clock.h"
+#include "common/memory.h"
 #include "common/verbs.h"
 #include "connect.h"
 #include "control.h"
@@ -43,16 +43,12 @@ static int post_receive(struct rblk_conn *conn, unsigned int i)
 
 int rblk_calls_setup(struct rblk_conn *conn)
 {
-    void *memory;
-
     if (!conn->memory) {
         conn->memory_len = (size_t)BUFFERS * RBLK_CONTROL_MAX;
-        memory = mmap(NULL, conn->memory_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                      -1, 0);
-        if (memory == MAP_FAILED)
+        conn->memory = rblk_memory_map(conn->memory_len);
+        if (!conn->memory)
             return rblk_fail(conn->h, -errno, "no memory for control messages: %s",
                              strerror(errno));
-        conn->memory = memory;
         for (unsigned int i = 0; i < RBLK_CONTROL_REQUESTS; i++)
             conn->call[i].message = buffer(conn, i);
     }

@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/memory.h"
 #include "common/verbs.h"
 #include "queue.h"
 
@@ -407,8 +407,7 @@ void rblk_conn_free(struct rblk_conn *conn)
         ibv_destroy_cq(conn->cq);
     if (conn->channel)
         ibv_destroy_comp_channel(conn->channel);
-    if (conn->memory)
-        munmap(conn->memory, conn->memory_len);
+    rblk_memory_unmap(conn->memory, conn->memory_len);
     if (conn->events)
         rdma_destroy_event_channel(conn->events);
     if (conn->wake_fd >= 0)

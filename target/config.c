@@ -14,6 +14,7 @@
 #include "run_alloc.h"
 #include "size.h"
 #include "uri.h"
+#include "wake.h"
 
 #define THREADS_MAX 64
 #define EXTENT_SIZE_MIN 4096u
@@ -77,7 +78,7 @@ void config_init(struct config *c)
     c->inline_size = 8192;
     c->staging_size = 4u << 20;
     c->max_clients = 256;
-    c->spin_us = CONFIG_SPIN_AUTO;
+    c->spin_us = RBLK_SPIN_AUTO;
 }
 
 static void forget_listen(struct config *c)

@@ -24,9 +24,6 @@ struct config_volume {
     enum config_source source;
 };
 
-/* spin_us: as long as is worth it on this machine (common/wake.h). */
-#define CONFIG_SPIN_AUTO UINT64_MAX
-
 struct config {
     struct config_volume *volumes;
     size_t volume_count;
@@ -42,7 +39,7 @@ struct config {
     uint64_t inline_size;  /* bytes: most write data inside a command message */
     uint64_t staging_size; /* bytes of staging memory of one I/O queue */
     uint64_t max_clients;  /* control connections */
-    uint64_t spin_us;      /* longest spin of a reactor before it sleeps, or CONFIG_SPIN_AUTO */
+    uint64_t spin_us;      /* longest spin of a reactor before it sleeps, or RBLK_SPIN_AUTO */
     uint32_t set[CONFIG_COMMAND_LINE + 1]; /* which settings each source has given */
 };
 

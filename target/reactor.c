@@ -393,15 +393,6 @@ static void explain_start(const struct reactor *r, int rc, char *err, size_t err
         snprintf(err, errlen, "%s: %s", r->start_step, strerror(-rc));
 }
 
-/* Nothing where a spin only keeps others from the work it waits for, whatever is configured. */
-static uint32_t spin_limit_ns(const struct config *config)
-{
-    uint64_t limit = rblk_spin_limit_ns();
-
-    return (uint32_t)(limit && config->spin_us != CONFIG_SPIN_AUTO ? config->spin_us * 1000
-                                                                   : limit);
-}
-
 int reactor_start(struct reactor **out, struct target *t, unsigned int number, char *err,
                   size_t errlen)
 {
@@ -414,7 +405,7 @@ int reactor_start(struct reactor **out, struct target *t, unsigned int number, c
     }
     r->target = t;
     r->number = number;
-    spin_init(&r->spin, spin_limit_ns(t->config), (uint32_t)rblk_wake_cost_ns());
+    rblk_spin_init(&r->spin, t->config->spin_us);
     rc = mailbox_init(&r->orders);
     if (rc) {
         snprintf(err, errlen, "cannot create an eventfd: %s", strerror(-rc));

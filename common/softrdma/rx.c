@@ -776,11 +776,12 @@ bool soft_rx_drive(struct soft_qp *qp, bool wait)
         return false;
     before = qp->rx.completions;
     productive = soft_rx_pass(qp);
-    if (wait && qp->rx.completions != before)
+    if (wait && qp->rx.completions != before) {
         atomic_store_explicit(&qp->polls, 0, memory_order_relaxed);
-    if (wait && qp->rx.completions != before && completes_often(&qp->rx)) {
-        atomic_store_explicit(&qp->send_cq->delegate_hint, qp->handle, memory_order_relaxed);
-        atomic_store_explicit(&qp->recv_cq->delegate_hint, qp->handle, memory_order_relaxed);
+        if (completes_often(&qp->rx)) {
+            atomic_store_explicit(&qp->send_cq->delegate_hint, qp->handle, memory_order_relaxed);
+            atomic_store_explicit(&qp->recv_cq->delegate_hint, qp->handle, memory_order_relaxed);
+        }
     }
     pthread_mutex_unlock(&qp->rx_lock);
     return productive;

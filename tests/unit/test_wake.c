@@ -57,17 +57,37 @@ END_TEST
 /* Check runs each test in a process of its own, so the others keep their CPUs. */
 START_TEST(test_one_cpu_never_spins)
 {
+    struct spin s;
     cpu_set_t set;
 
     CPU_ZERO(&set);
     CPU_SET((unsigned int)sched_getcpu(), &set);
     ck_assert_int_eq(sched_setaffinity(0, sizeof(set), &set), 0);
     ck_assert_uint_eq(rblk_spin_limit_ns(), 0);
+    rblk_spin_init(&s, 100);
+    ck_assert_uint_eq(s.limit_ns, 0);
     ck_assert_uint_gt(rblk_wake_cost_ns(), 0);
 }
 END_TEST
 
 #define WAKE_NS 20000u /* a wake-up */
+
+/* What the user says counts where there is something to gain at all. */
+START_TEST(test_configured_limit)
+{
+    bool may_spin = rblk_spin_limit_ns() > 0;
+    struct spin s;
+
+    rblk_spin_init(&s, RBLK_SPIN_AUTO);
+    ck_assert_uint_eq(s.limit_ns, rblk_spin_limit_ns());
+    ck_assert_uint_eq(s.wake_ns, rblk_wake_cost_ns());
+    rblk_spin_init(&s, 100);
+    ck_assert_uint_eq(s.limit_ns, may_spin ? 100000 : 0);
+    rblk_spin_init(&s, 0);
+    ck_assert_uint_eq(s.limit_ns, 0);
+    ck_assert(!spin_is_worth(&s));
+}
+END_TEST
 
 /* Learns from short waits, also slept ones, and forgets when they become long. */
 START_TEST(test_spin_learns)
@@ -118,6 +138,7 @@ int main(void)
     tcase_add_test(tc, test_cost_is_measured_once);
     tcase_add_test(tc, test_limit_is_bounded);
     tcase_add_test(tc, test_one_cpu_never_spins);
+    tcase_add_test(tc, test_configured_limit);
     tcase_add_test(tc, test_spin_learns);
     tcase_add_test(tc, test_spin_forbidden);
     suite_add_tcase(suite, tc);
