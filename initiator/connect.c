@@ -55,8 +55,9 @@ static void close_queue(struct rblk_queue *q, int error)
     uint64_t deadline = rblk_deadline_ms(RBLK_DRAIN_MS);
 
     rblk_link_break(q);
-    while (!rblk_link_drain(q, rblk_deadline_left_ms(deadline) == 0, error))
+    while (!rblk_link_drain(q, error) && rblk_deadline_left_ms(deadline) > 0)
         nanosleep(&pause, NULL);
+    rblk_link_destroy(q, error);
     while (rblk_queue_run_callbacks(q))
         ;
     rblk_link_close(q);

@@ -240,7 +240,7 @@ static bool take_down(struct rblk_conn *conn, bool live, bool serving)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     struct rblk *h = conn->h;
-    bool force, dead = true;
+    bool drained = true;
 
     if (!conn->draining) {
         conn->draining = true;
@@ -252,11 +252,14 @@ static bool take_down(struct rblk_conn *conn, bool live, bool serving)
         for (unsigned int i = 0; serving && i < h->queue_count; i++)
             rblk_link_break(h->queue[i]);
     }
-    force = rblk_deadline_left_ms(conn->drain_deadline_ns) == 0;
     for (unsigned int i = 0; serving && i < h->queue_count; i++)
-        if (!rblk_link_drain(h->queue[i], force, -EIO))
-            dead = false;
-    return dead;
+        if (!rblk_link_drain(h->queue[i], -EIO))
+            drained = false;
+    if (!drained && rblk_deadline_left_ms(conn->drain_deadline_ns) > 0)
+        return false;
+    for (unsigned int i = 0; serving && i < h->queue_count; i++)
+        rblk_link_destroy(h->queue[i], -EIO);
+    return true;
 }
 
 /* -- control thread -------------------------------------------------------------------------- */

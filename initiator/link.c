@@ -468,33 +468,53 @@ static void release_resources(struct rblk_queue *q)
     }
 }
 
-bool rblk_link_drain(struct rblk_queue *q, bool force, int error)
+/* Lock held: nothing of what was posted touches a buffer any more. */
+static void end_requests(struct rblk_queue *q, int error)
 {
-    struct ibv_wc wc[RBLK_REAP_MAX];
-    bool dead = false;
-
-    pthread_mutex_lock(&q->lock);
-    if (q->state == RBLK_QUEUE_DEAD) {
-        dead = true;
-        goto out;
-    }
-    rblk_link_reap(q);
-    /*
-     * Drained means: every receive and every signalled send has come back. Some devices give no
-     * completion to flushed unsignalled sends; destroying the queue pair ends those.
-     */
-    if (!force && (q->receives_posted || q->sq_completed < q->sq_signalled))
-        goto out;
-    rdma_destroy_qp(q->endpoint.id);
-    while (ibv_poll_cq(q->cq, RBLK_REAP_MAX, wc) > 0)
-        ;
     release_resources(q);
     fail_requests(q, error);
     q->state = RBLK_QUEUE_DEAD;
-    dead = true;
-out:
+}
+
+bool rblk_link_drain(struct rblk_queue *q, int error)
+{
+    bool ended = false, dead;
+
+    pthread_mutex_lock(&q->lock);
+    if (q->state == RBLK_QUEUE_DRAINING) {
+        rblk_link_reap(q);
+        /*
+         * Every receive and every signalled send has come back, among them all reads, the last of
+         * each batch being signalled: nothing writes to our memory any more. Unsignalled sends may
+         * get no completion when they are flushed; a queue pair in error does not send them.
+         */
+        ended = !q->receives_posted && q->sq_completed >= q->sq_signalled;
+        if (ended)
+            end_requests(q, error);
+    }
+    dead = q->state == RBLK_QUEUE_DEAD;
     pthread_mutex_unlock(&q->lock);
-    if (dead)
+    if (ended)
         rblk_queue_kick(q);
     return dead;
+}
+
+void rblk_link_destroy(struct rblk_queue *q, int error)
+{
+    struct ibv_wc wc[RBLK_REAP_MAX];
+    bool ended = false;
+
+    /* Without the lock: whoever waits for a request needs it, and this may take a minute. */
+    if (q->endpoint.id && q->endpoint.id->qp)
+        rdma_destroy_qp(q->endpoint.id);
+    pthread_mutex_lock(&q->lock);
+    if (q->state == RBLK_QUEUE_DRAINING) {
+        while (ibv_poll_cq(q->cq, RBLK_REAP_MAX, wc) > 0)
+            ;
+        end_requests(q, error);
+        ended = true;
+    }
+    pthread_mutex_unlock(&q->lock);
+    if (ended)
+        rblk_queue_kick(q);
 }

@@ -106,7 +106,7 @@ struct rblk_batch {
 enum rblk_queue_state {
     RBLK_QUEUE_LIVE,
     RBLK_QUEUE_DRAINING, /* queue pair in error, flushed work requests are collected */
-    RBLK_QUEUE_DEAD,     /* no queue pair; nothing can touch a buffer */
+    RBLK_QUEUE_DEAD,     /* no request is left, and nothing can touch a buffer */
 };
 
 /* A user's memory as this queue sees it: a copy, so that the data path shares no lock. */
@@ -240,10 +240,16 @@ static inline uint32_t rblk_link_room(const struct rblk_queue *q)
 /* Takes the queue pair to the error state; LIVE becomes DRAINING. */
 void rblk_link_break(struct rblk_queue *q);
 /*
- * Collects flushed work requests. When all are here, or `force`: destroys the queue pair, finishes
- * every request with `error`, the queue is DEAD. Returns true when it is.
+ * Collects flushed work requests. When all are here every request ends with `error`, and the queue
+ * is DEAD. Returns true when it is. The thread that takes the queue down, like the next.
  */
-bool rblk_link_drain(struct rblk_queue *q, bool force, int error);
+bool rblk_link_drain(struct rblk_queue *q, int error);
+/*
+ * Destroys the queue pair, which ends what could not be drained: the queue is DEAD. Some kernels
+ * take long over it when packets are stuck in a network device (rxe, 50 s in Linux 6.1), so drain
+ * all queues first.
+ */
+void rblk_link_destroy(struct rblk_queue *q, int error);
 /* Control thread: an empty write, when work is outstanding and nothing has ever completed. */
 void rblk_link_nudge(struct rblk_queue *q);
 /*

@@ -248,6 +248,18 @@ integration_over() {
     return $status
 }
 
+# where_it_hangs PID...: what the kernel says of these processes
+where_it_hangs() {
+    local pid task
+    # shellcheck disable=SC2048,SC2086  # a pid may be missing
+    for pid in $*; do
+        for task in /proc/"$pid"/task/*; do
+            echo "-- $(cat "$task/comm"): $(sed -n 's/^State:\t//p' "$task/status")"
+            cat "$task/stack"
+        done
+    done 2>&1
+}
+
 # power_cut_over rxe|siw: one guest exports a disk, the other works on it; then the first loses its power
 power_cut_over() {
     local type=$1
@@ -284,7 +296,11 @@ power_cut_guest_2() {
     is_running $io || fail "the load ended too early: $(cat /tmp/io.log)"
     echo now | timeout 30 rblk write "$uri/signal" || fail "signal"
     begun=$(date +%s%N)
-    wait_for 60 not is_running $io || fail "I/O still hangs 60 s after the power cut"
+    wait_for 60 not is_running $io || {
+        cat /tmp/io.log
+        where_it_hangs "$process" $io "$(pidof model_mount)"
+        fail "I/O still hangs 60 s after the power cut"
+    }
     took=$((($(date +%s%N) - begun) / 1000000))
     wait $io || status=$?
     cat /tmp/io.log
@@ -300,7 +316,11 @@ power_cut_guest_2() {
     timeout 20 rblk status || fail "status"
     ! timeout 60 rblk unmount /mnt/remote 2>/tmp/unmount.log || fail "nobody said that a flush is missing"
     grep -q flush /tmp/unmount.log || fail "unmount: $(cat /tmp/unmount.log)"
-    wait_for 20 not is_running "$process" || fail "the mount process is still there"
+    # The kernel may have the process wait for packets that its network device does not let go: rxe, 50 s a queue pair.
+    wait_for 120 not is_running "$process" || {
+        where_it_hangs "$process"
+        fail "the mount process is still there"
+    }
     ! mountpoint -q /mnt/remote || fail "still mounted"
     status=0
     # Over siw rdma_connect() itself blocks for as long as the kernel's TCP tries, 127 s at most.
