@@ -59,6 +59,9 @@
 /* Requests taken from the kernel before the queue is polled again. */
 #define READ_BATCH 16u
 
+/* So many of them go out together: the target works on these while the worker takes more. */
+#define SUBMIT_BATCH 8u
+
 /* With so much under way, requests or bytes, the leader calls for help. */
 #define HELP_REQUESTS 24u
 #define HELP_BYTES (3u << 20)
@@ -426,7 +429,8 @@ static unsigned int worker_round(struct worker *w)
     if (w->parked_first)
         done += post_parked(w);
     while (taken < READ_BATCH && can_take(w) && take_request(w))
-        taken++;
+        if (++taken % SUBMIT_BATCH == 0)
+            rblk_queue_submit(w->queue);
     if (w->index == 0 && taken > 0 && w->frontend->worker_count > 1 &&
         (counter_get(&w->inflight) >= HELP_REQUESTS || w->inflight_bytes >= HELP_BYTES ||
          taken == READ_BATCH || !can_take(w)))
