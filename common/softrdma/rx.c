@@ -9,6 +9,7 @@
  */
 #include "softrdma.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -595,6 +596,203 @@ static uint32_t staging_wanted(struct soft_qp *qp, uint32_t direct)
     return wanted < room && expect_large(qp) ? wanted : room;
 }
 
+/* Makes room in the staging buffer. What is left there is a partial header or trailer at most. */
+static void compact(struct soft_rx *rx)
+{
+    if (rx->begin < rx->end && rx->begin > 0)
+        memmove(rx->staging, staged(rx), rx->end - rx->begin);
+    rx->end -= rx->begin;
+    rx->begin = 0;
+}
+
+static void stage(struct soft_rx *rx, const void *bytes, uint32_t n)
+{
+    memcpy(rx->staging + rx->end, bytes, n);
+    rx->end += n;
+}
+
+/* What a receive call says, and has received of what was asked for: as fill(). */
+static int receive(struct soft_qp *qp, struct msghdr *message, size_t asked, size_t *received)
+{
+    ssize_t n;
+
+    *received = 0;
+    do {
+        n = soft_dma_receive(qp->fd, message, MSG_DONTWAIT);
+    } while (n < 0 && errno == EINTR);
+    if (n > 0) {
+        *received = (size_t)n;
+        qp->rx.received += (uint32_t)n;
+        return (size_t)n < asked ? 2 : 1;
+    }
+    if (n == 0)
+        return END_OF_STREAM;
+    return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
+}
+
+/* ---------------------------------------------------------------- segments ahead */
+
+/*
+ * The segments of a long read response are all alike, and where their payload belongs is known: so
+ * several are received by one call, headers and trailers into gaps between the payloads. Each
+ * header is then decoded and checked as ever. When one says something else than expected, what was
+ * received after it lies in the wrong place, which is still inside the read's own destination and
+ * will be overwritten before the read completes: it is taken from there and goes through the
+ * staging buffer. From then on the queue pair takes its segments one by one.
+ */
+#define AHEAD 7u /* segments beside the current one */
+#define GAP_MAX (IWARP_TRAILER + 3 + IWARP_TAGGED_HEADER)
+
+struct ahead {
+    uint8_t *base;      /* where the rest of the read goes */
+    uint32_t remaining; /* bytes of it */
+    uint32_t count;     /* segments ahead */
+    uint32_t length[AHEAD], gap_length[AHEAD];
+    uint8_t gap[AHEAD][GAP_MAX];
+    uint8_t peek[SOFT_HEADER_PEEK];
+    struct iovec iov[2 + 2 * AHEAD];
+    struct msghdr message;
+};
+
+/* The read whose long response is being received into one piece of memory, or NULL. */
+static const struct ibv_sge *long_response(struct soft_qp *qp, uint32_t *remaining)
+{
+    const struct soft_rx *rx = &qp->rx;
+    const struct soft_send_wqe *wqe;
+    const struct ibv_sge *sge;
+    uint32_t position;
+
+    if (rx->state != SOFT_RX_PAYLOAD || rx->segment.opcode != IWARP_READ_RESPONSE ||
+        rx->segment.last || qp->crc || rx->unforeseen || rx->begin != rx->end ||
+        rx->segment.payload_length < SOFT_LARGE || rx->payload_left < SOFT_DIRECT_MIN)
+        return NULL;
+    wqe = oldest_read(qp, &position);
+    if (wqe == NULL)
+        return NULL;
+    sge = &qp->tx.sge[(size_t)position * qp->tx.max_sge + rx->read_sge];
+    *remaining = wqe->length - rx->read_offset;
+    return sge->length - rx->read_sge_offset >= *remaining ? sge : NULL;
+}
+
+/* Where everything should go. Returns the bytes asked for. */
+static size_t plan(struct soft_qp *qp, struct ahead *a)
+{
+    struct soft_rx *rx = &qp->rx;
+    uint32_t at = rx->payload_left, before = rx->segment.padding;
+    size_t asked = at;
+
+    a->message = (struct msghdr){.msg_iov = a->iov};
+    a->iov[a->message.msg_iovlen++] = (struct iovec){a->base, at};
+    for (a->count = 0; a->count < AHEAD && at < a->remaining; a->count++) {
+        uint32_t left = a->remaining - at;
+        uint32_t n = left < rx->segment.payload_length ? left : rx->segment.payload_length;
+        uint32_t i = a->count;
+
+        a->length[i] = n;
+        a->gap_length[i] = before + IWARP_TRAILER + IWARP_TAGGED_HEADER;
+        a->iov[a->message.msg_iovlen++] = (struct iovec){a->gap[i], a->gap_length[i]};
+        a->iov[a->message.msg_iovlen++] = (struct iovec){a->base + at, n};
+        asked += a->gap_length[i] + n;
+        before = iwarp_padding(IWARP_TAGGED_HEADER + n);
+        at += n;
+    }
+    a->iov[a->message.msg_iovlen++] = (struct iovec){a->peek, sizeof(a->peek)};
+    return asked + sizeof(a->peek);
+}
+
+/* n bytes of the current segment are in their place. */
+static void in_place(struct soft_rx *rx, uint32_t n)
+{
+    rx->payload_left -= n;
+    rx->read_offset += n;
+    rx->read_sge_offset += n;
+}
+
+/* The rest of what was received, from piece i on, goes through the staging buffer. */
+static int restage(struct soft_qp *qp, const struct ahead *a, uint32_t i, size_t rest)
+{
+    struct soft_rx *rx = &qp->rx;
+    uint8_t *copy = malloc(rest);
+    size_t length = 0, done = 0;
+    int r = 0;
+
+    if (copy == NULL)
+        return -ENOMEM;
+    rx->unforeseen = true;
+    for (size_t k = 2 + 2 * (size_t)i; length < rest; k++) {
+        size_t n = a->iov[k].iov_len < rest - length ? a->iov[k].iov_len : rest - length;
+
+        soft_dma_copy(copy + length, a->iov[k].iov_base, n);
+        length += n;
+    }
+    while (done < rest && r >= 0) {
+        size_t n = rest - done;
+
+        compact(rx);
+        if (n > SOFT_STAGING - rx->end)
+            n = SOFT_STAGING - rx->end;
+        stage(rx, copy + done, (uint32_t)n);
+        done += n;
+        r = parse(qp);
+    }
+    free(copy);
+    return r;
+}
+
+/* Puts what was received to account. Returns 0 or a negative errno. */
+static int take_ahead(struct soft_qp *qp, const struct ahead *a, size_t rest)
+{
+    struct soft_rx *rx = &qp->rx;
+    uint32_t n = rest < rx->payload_left ? (uint32_t)rest : rx->payload_left;
+
+    in_place(rx, n);
+    rest -= n;
+    for (uint32_t i = 0; i < a->count && rest > 0; i++) {
+        int r;
+
+        compact(rx);
+        n = rest < a->gap_length[i] ? (uint32_t)rest : a->gap_length[i];
+        stage(rx, a->gap[i], n);
+        rest -= n;
+        if (n < a->gap_length[i])
+            return 0;
+        r = parse(qp);
+        if (r < 0)
+            return r;
+        if (rx->state != SOFT_RX_PAYLOAD || rx->segment.opcode != IWARP_READ_RESPONSE ||
+            rx->payload_left != a->length[i] || rx->begin != rx->end)
+            return rest > 0 ? restage(qp, a, i, rest) : 0;
+        n = rest < a->length[i] ? (uint32_t)rest : a->length[i];
+        in_place(rx, n);
+        rest -= n;
+    }
+    compact(rx);
+    stage(rx, a->peek, (uint32_t)rest);
+    return 0;
+}
+
+static int fill_ahead(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t remaining)
+{
+    struct soft_rx *rx = &qp->rx;
+    struct ahead a = {.remaining = remaining};
+    struct soft_mr *mr;
+    size_t received;
+    int result, r;
+
+    if (soft_mr_get(qp->ibv.pd, sge->lkey, sge->addr + rx->read_sge_offset, remaining,
+                    IBV_ACCESS_LOCAL_WRITE, &mr) != SOFT_MR_OK)
+        return local_refused(qp, true);
+    a.base = soft_mr_pointer(mr, sge->addr + rx->read_sge_offset);
+    result = receive(qp, &a.message, plan(qp, &a), &received);
+    r = take_ahead(qp, &a, received);
+    soft_mr_put(mr);
+    if (result == -EFAULT)
+        return local_refused(qp, true);
+    return r < 0 ? r : result;
+}
+
+/* ---------------------------------------------------------------- one call */
+
 /*
  * One receive call. Returns 1 when data came and more may be there, 2 when the socket is empty
  * after it, 0 when it was empty before, END_OF_STREAM, or another negative errno.
@@ -605,17 +803,15 @@ static int fill(struct soft_qp *qp)
     struct iovec iov[2];
     struct msghdr message = {.msg_iov = iov};
     struct piece piece = {0};
-    uint32_t asked, room;
-    ssize_t n;
+    const struct ibv_sge *sge;
+    uint32_t room, remaining;
+    size_t received;
+    int result;
 
-    if (rx->begin == rx->end) {
-        rx->begin = rx->end = 0;
-    } else if (rx->begin > 0) {
-        /* Never more than a partial header or trailer. */
-        memmove(rx->staging, staged(rx), rx->end - rx->begin);
-        rx->end -= rx->begin;
-        rx->begin = 0;
-    }
+    compact(rx);
+    sge = long_response(qp, &remaining);
+    if (sge != NULL)
+        return fill_ahead(qp, sge, remaining);
     if (rx->state == SOFT_RX_PAYLOAD && rx->payload_left >= SOFT_DIRECT_MIN) {
         int r = next_piece(qp, rx->payload_left, &piece);
 
@@ -626,28 +822,17 @@ static int fill(struct soft_qp *qp)
     room = staging_wanted(qp, piece.length);
     if (room > 0)
         iov[message.msg_iovlen++] = (struct iovec){rx->staging + rx->end, room};
-    asked = piece.length + room;
-    do {
-        n = soft_dma_receive(qp->fd, &message, MSG_DONTWAIT);
-    } while (n < 0 && errno == EINTR);
+    result = receive(qp, &message, (size_t)piece.length + room, &received);
     if (piece.length > 0) {
-        uint32_t direct = n > 0 ? (uint32_t)n : 0;
+        uint32_t direct = received < piece.length ? (uint32_t)received : piece.length;
 
-        if (direct > piece.length)
-            direct = piece.length;
         placed(qp, &piece, direct);
-        if (n > 0)
-            rx->end += (uint32_t)n - direct;
-        if (n < 0 && errno == EFAULT)
+        received -= direct;
+        if (result == -EFAULT)
             return local_refused(qp, rx->segment.opcode == IWARP_READ_RESPONSE);
-    } else if (n > 0) {
-        rx->end += (uint32_t)n;
     }
-    if (n > 0)
-        return (uint32_t)n < asked ? 2 : 1;
-    if (n == 0)
-        return END_OF_STREAM;
-    return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
+    rx->end += (uint32_t)received;
+    return result;
 }
 
 /* A queue pair in error throws away what still arrives, so that its Terminate is not lost. */
@@ -716,7 +901,9 @@ bool soft_rx_pass(struct soft_qp *qp)
         return discard(qp);
     rx->send_budget = SOFT_TX_BUDGET;
     rx->fpdus = 0;
-    for (int round = 0; round < SOFT_RX_ROUNDS && rx->fpdus < FPDUS_MAX; round++) {
+    rx->received = 0;
+    for (int round = 0;
+         round < SOFT_RX_ROUNDS && rx->fpdus < FPDUS_MAX && rx->received < SOFT_RX_BYTES; round++) {
         int got = fill(qp);
 
         if (got <= 0) {

@@ -84,6 +84,7 @@ enum {
     SOFT_COPY_INLINE = 256,       /* inline payload up to here is copied beside its header */
     SOFT_TX_BUDGET = 4 << 20,     /* bytes one turn may send before other sockets get theirs */
     SOFT_RX_ROUNDS = 32,          /* receive calls of one turn */
+    SOFT_RX_BYTES = 2 << 20,      /* bytes after which a turn ends */
     SOFT_SOCKET_BUFFER = 2 << 20, /* two large messages; more of it falls out of the caches */
 };
 
@@ -420,6 +421,8 @@ struct soft_rx {
     bool ended;             /* end of stream or discarding */
     uint32_t send_budget;   /* bytes that this pass may still send */
     uint32_t fpdus;         /* of this pass */
+    uint32_t received;      /* bytes of this pass */
+    bool unforeseen;        /* a segment of a long response was not as expected */
     uint8_t terminate[IWARP_TERMINATE_MAX];
     uint32_t terminate_length;
     struct iwarp_terminate refusal; /* what the peer's Terminate said */

@@ -718,6 +718,89 @@ START_TEST(reads_that_nobody_takes)
 }
 END_TEST
 
+/* ---------------------------------------------------------------- segments of any size */
+
+#define RESPONSE (REGION - 65536u)
+#define SEGMENT_MAX (65535u - IWARP_TAGGED_HEADER - 8)
+
+/* Printed, and taken from $RBLK_TEST_SEED. */
+static unsigned int test_seed(void)
+{
+    const char *text = getenv("RBLK_TEST_SEED");
+    unsigned int seed =
+        text != NULL ? (unsigned int)strtoul(text, NULL, 10) : (unsigned int)now_ms();
+
+    printf("test_softrdma_hostile: RBLK_TEST_SEED=%u\n", seed);
+    return seed;
+}
+
+/* A response to a read of RESPONSE bytes, a segment at a time, and a Send behind it. */
+static size_t response(uint8_t *out, const struct iwarp_segment *request, const uint8_t *data,
+                       unsigned int usual, unsigned int surprise, unsigned int *seed)
+{
+    size_t length = 0;
+
+    for (uint32_t offset = 0; offset < RESPONSE;) {
+        uint32_t left = RESPONSE - offset;
+        uint32_t n = (unsigned int)rand_r(seed) % 100 < surprise
+                         ? (uint32_t)rand_r(seed) % SEGMENT_MAX + 1
+                         : usual;
+
+        n = n < left ? n : left;
+        iwarp_tagged_encode(out + length, IWARP_READ_RESPONSE, n == left, request->sink_stag,
+                            request->sink_offset + offset, n);
+        memcpy(out + length + IWARP_TAGGED_HEADER, data + offset, n);
+        length += finish(out + length, IWARP_TAGGED_HEADER + n, false);
+        offset += n;
+    }
+    return length + send_frame(out + length, true, IWARP_QUEUE_SEND, 1, 0, 100);
+}
+
+/* Whatever sizes the segments of a response have, and however they come, no byte is misplaced. */
+START_TEST(segments_of_any_size)
+{
+    static const struct {
+        unsigned int usual, surprise; /* bytes; per cent of segments that have another size */
+    } kinds[] = {{SEGMENT_MAX, 0}, {65472, 0}, {65472, 10}, {65472, 50}, {20000, 10},
+                 {16384, 3},       {1460, 0},  {4096, 20},  {65472, 30}, {65472, 5}};
+    uint8_t *data = malloc(RESPONSE), *frames = malloc(8 * REGION);
+    unsigned int seed = test_seed();
+
+    fill(data, RESPONSE, seed);
+    for (size_t kind = 0; kind < 2 * sizeof(kinds) / sizeof(kinds[0]); kind++) {
+        unsigned int usual = kinds[kind / 2].usual, surprise = kinds[kind / 2].surprise;
+        struct iwarp_segment request;
+        size_t length, sent = 0;
+
+        victim_open(&victim, false, 4);
+        memset(victim.end.memory, 0xee, REGION);
+        ck_assert_int_eq(
+            post(&victim.end, 7, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, 0, RESPONSE, 0x1000, 1), 0);
+        ck_assert(next_fpdu(&victim, &request, NULL, 0));
+        ck_assert_int_eq(request.opcode, IWARP_READ_REQUEST);
+        length = response(frames, &request, data, usual, surprise, &seed);
+        while (sent < length) {
+            /* All at once, or in bits. */
+            size_t n = kind % 2 ? (size_t)rand_r(&seed) % 200000 + 1 : length;
+
+            n = n < length - sent ? n : length - sent;
+            raw_send(victim.fd, frames + sent, n);
+            sent += n;
+        }
+        expect_wc(&victim.end, 7, IBV_WC_SUCCESS);
+        expect_wc(&victim.end, 0, IBV_WC_SUCCESS);
+        /* The Send went to the first receive, which lies inside the destination. */
+        ck_assert_msg(memcmp(victim.end.memory + 100, data + 100, RESPONSE - 100) == 0,
+                      "segments of %u bytes, %u %% surprises: wrong data", usual, surprise);
+        for (uint32_t i = RESPONSE; i < REGION; i++)
+            ck_assert_msg(victim.end.memory[i] == 0xee, "byte %u behind the read was written", i);
+        victim_close(&victim);
+    }
+    free(data);
+    free(frames);
+}
+END_TEST
+
 /* The window is closed for good; what the application sends waits, and nobody else does. */
 START_TEST(peer_that_never_reads)
 {
@@ -1091,6 +1174,7 @@ int main(void)
     tcase_add_test(tcase, broken_frames_are_terminated);
     tcase_add_test(tcase, terminate_of_garbage);
     tcase_add_test(tcase, reads_that_nobody_takes);
+    tcase_add_test(tcase, segments_of_any_size);
     tcase_add_test(tcase, peer_that_never_reads);
     tcase_add_test(tcase, peer_that_dribbles);
     tcase_add_test(tcase, flood_of_writes);
