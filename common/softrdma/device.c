@@ -76,6 +76,7 @@ static void read_environment(void)
         environment_number("RBLK_SOFTRDMA_TCP_TIMEOUT_MS", SOFT_TCP_TIMEOUT_MS, 3600000);
     soft_config.socket_buffer =
         (int)environment_number("RBLK_SOFTRDMA_SOCKET_BUFFER", SOFT_SOCKET_BUFFER, 1u << 30);
+    soft_config.congestion = getenv("RBLK_SOFTRDMA_CONGESTION");
     soft_config.crc = environment_number("RBLK_SOFTRDMA_CRC", 0, 1) != 0;
     soft_config.debug = environment_number("RBLK_SOFTRDMA_DEBUG", 0, 1) != 0;
     soft_config.delegate = environment_number("RBLK_SOFTRDMA_DELEGATE", 1, 1) != 0;

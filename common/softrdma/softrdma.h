@@ -150,8 +150,9 @@ struct soft_config {
     unsigned int workers;
     unsigned int spin_us;
     unsigned int tcp_timeout_ms;
-    int socket_buffer;     /* bytes, 0 leaves the kernel's tuning alone */
-    uint32_t fpdu_payload; /* bytes, 0 = follow the TCP segment size */
+    int socket_buffer;      /* bytes, 0 leaves the kernel's tuning alone */
+    const char *congestion; /* TCP's congestion control: NULL is our choice, "" the system's */
+    uint32_t fpdu_payload;  /* bytes, 0 = follow the TCP segment size */
     bool crc;
     bool debug;
     bool delegate;

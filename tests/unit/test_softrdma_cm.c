@@ -6,6 +6,7 @@
 #include "suite.h"
 #include "test_softrdma_pair.h"
 
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <sys/socket.h>
 
@@ -367,6 +368,52 @@ START_TEST(forked_child_gets_errors)
 }
 END_TEST
 
+/* The TCP sockets of this process: how many, and that each has this congestion control. */
+static unsigned int expect_congestion_control(const char *wanted, bool is)
+{
+    unsigned int sockets = 0;
+
+    for (int fd = 3; fd < 256; fd++) {
+        char name[16] = "";
+        socklen_t length = sizeof(name) - 1;
+
+        if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &length) < 0)
+            continue;
+        ck_assert_msg((strcmp(name, wanted) == 0) == is, "%s in place of%s %s", name,
+                      is ? "" : " anything but", wanted);
+        sockets++;
+    }
+    return sockets;
+}
+
+START_TEST(congestion_control_is_the_systems_but_for_bbr)
+{
+    char system_choice[16] = "";
+    socklen_t length = sizeof(system_choice) - 1;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct pair pair;
+    bool is_bbr;
+
+    ck_assert_int_eq(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, system_choice, &length), 0);
+    close(fd);
+    is_bbr = strncmp(system_choice, "bbr", 3) == 0;
+    pair_open(&pair, &plain);
+    ck_assert_uint_ge(expect_congestion_control(system_choice, !is_bbr), 3); /* one listens */
+    pair_close(&pair);
+}
+END_TEST
+
+START_TEST(congestion_control_can_be_asked_for)
+{
+    struct pair pair;
+
+    setenv("RBLK_SOFTRDMA_CONGESTION", "reno", 1);
+    pair_open(&pair, &plain);
+    ck_assert_uint_ge(expect_congestion_control("reno", true), 3);
+    pair_close(&pair);
+}
+END_TEST
+
 #define MANY 64
 
 START_TEST(many_connections)
@@ -556,6 +603,8 @@ int main(void)
     tcase_add_test(tcase, hostile_message_number);
     tcase_add_test(tcase, peer_process_killed);
     tcase_add_test(tcase, forked_child_gets_errors);
+    tcase_add_test(tcase, congestion_control_is_the_systems_but_for_bbr);
+    tcase_add_test(tcase, congestion_control_can_be_asked_for);
     tcase_add_test(tcase, many_connections);
     tcase_add_test(tcase, destruction_under_load);
     tcase_add_test(tcase, listener_destroyed_with_requests);
