@@ -257,6 +257,10 @@ static bool take_down(struct rblk_conn *conn, bool live, bool serving)
             drained = false;
     if (!drained && rblk_deadline_left_ms(conn->drain_deadline_ns) > 0)
         return false;
+    /* First those whose requests wait for it. */
+    for (unsigned int i = 0; serving && i < h->queue_count; i++)
+        if (!rblk_link_drain(h->queue[i], -EIO))
+            rblk_link_destroy(h->queue[i], -EIO);
     for (unsigned int i = 0; serving && i < h->queue_count; i++)
         rblk_link_destroy(h->queue[i], -EIO);
     return true;

@@ -291,6 +291,8 @@ void rblk_link_post(struct rblk_queue *q)
         q->sq_signalled = signalled;
         return;
     }
+    /* Some may have been posted: only the end of the queue pair says when none is under way. */
+    q->sq_signalled = UINT64_MAX;
     rblk_conn_fail(q->conn, -EIO, "%s: queue %u cannot post work requests: %s", q->conn->address,
                    q->index, strerror(rc));
 }

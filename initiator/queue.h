@@ -241,7 +241,7 @@ static inline uint32_t rblk_link_room(const struct rblk_queue *q)
 void rblk_link_break(struct rblk_queue *q);
 /*
  * Collects flushed work requests. When all are here every request ends with `error`, and the queue
- * is DEAD. Returns true when it is. The thread that takes the queue down, like the next.
+ * is DEAD. Returns true when it is. For the thread that takes the connection down; so is the next.
  */
 bool rblk_link_drain(struct rblk_queue *q, int error);
 /*

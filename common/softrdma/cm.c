@@ -174,7 +174,7 @@ static bool set_congestion_control(int fd, const char *name)
  * What is asked for, else the system's choice, unless that is BBR: it paces what it sends by a
  * timer, which suits the Internet and took a third of a sender's CPU time over loopback (1 MiB
  * reads and writes x1.2 without it). An unprivileged process may use what
- * net.ipv4.tcp_allowed_congestion_control lists; reno always is.
+ * net.ipv4.tcp_allowed_congestion_control lists, as a rule reno.
  */
 static void choose_congestion_control(int fd)
 {

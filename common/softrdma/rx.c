@@ -611,7 +611,7 @@ static void stage(struct soft_rx *rx, const void *bytes, uint32_t n)
     rx->end += n;
 }
 
-/* What a receive call says, and has received of what was asked for: as fill(). */
+/* One receive call. *received: bytes. The result is that of fill(). */
 static int receive(struct soft_qp *qp, struct msghdr *message, size_t asked, size_t *received)
 {
     ssize_t n;

@@ -423,7 +423,7 @@ struct soft_rx {
     uint32_t send_budget;   /* bytes that this pass may still send */
     uint32_t fpdus;         /* of this pass */
     uint32_t received;      /* bytes of this pass */
-    bool unforeseen;        /* a segment of a long response was not as expected */
+    bool unforeseen;        /* one of a long response was not as expected: for good */
     uint8_t terminate[IWARP_TERMINATE_MAX];
     uint32_t terminate_length;
     struct iwarp_terminate refusal; /* what the peer's Terminate said */

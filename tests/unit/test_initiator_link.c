@@ -58,7 +58,7 @@ static atomic_uint ended;
 static void count_end(void *opaque, int error)
 {
     (void)opaque;
-    (void)error; /* the target may have answered with its last breath */
+    (void)error; /* the target may have answered before it ended */
     ended++;
 }
 
@@ -71,7 +71,7 @@ static void *poll_main(void *opaque)
     return NULL;
 }
 
-/* While a queue pair is being destroyed requests end, on this queue and on another, and new ones are refused. */
+/* While a queue pair is being destroyed requests end, on each queue, and new ones are refused. */
 START_TEST(slow_end_of_a_queue_pair)
 {
     uint64_t deadline;
@@ -86,8 +86,10 @@ START_TEST(slow_end_of_a_queue_pair)
     ck_assert_int_eq(rblk_set_queues(h, 2), 0);
     snprintf(uri, sizeof(uri), "rblk://127.0.0.1:%s/disk", server.port);
     ck_assert_msg(rblk_connect(h, uri) == 0, "%s", rblk_error(h));
-    for (unsigned int i = 0; i < 2; i++)
+    for (unsigned int i = 0; i < 2; i++) {
         ck_assert_int_eq(rblk_aio_flush(rblk_get_queue(h, i), count_end, NULL), 0);
+        ck_assert_int_eq(rblk_queue_submit(rblk_get_queue(h, i)), 0);
+    }
 
     server_stop();
     wait_until_held();

@@ -397,6 +397,7 @@ START_TEST(congestion_control_is_the_systems_but_for_bbr)
     ck_assert_int_eq(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, system_choice, &length), 0);
     close(fd);
     is_bbr = strncmp(system_choice, "bbr", 3) == 0;
+    unsetenv("RBLK_SOFTRDMA_CONGESTION");
     pair_open(&pair, &plain);
     ck_assert_uint_ge(expect_congestion_control(system_choice, !is_bbr), 3); /* one listens */
     pair_close(&pair);

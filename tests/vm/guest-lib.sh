@@ -254,8 +254,8 @@ where_it_hangs() {
     # shellcheck disable=SC2048,SC2086  # a pid may be missing
     for pid in $*; do
         for task in /proc/"$pid"/task/*; do
-            echo "-- $(cat "$task/comm"): $(sed -n 's/^State:\t//p' "$task/status")"
-            cat "$task/stack"
+            echo "-- $(cat "$task/comm"): $(sed -n 's/^State:\t//p' "$task/status")" || true
+            cat "$task/stack" || true # it may have ended
         done
     done 2>&1
 }
@@ -316,7 +316,8 @@ power_cut_guest_2() {
     timeout 20 rblk status || fail "status"
     ! timeout 60 rblk unmount /mnt/remote 2>/tmp/unmount.log || fail "nobody said that a flush is missing"
     grep -q flush /tmp/unmount.log || fail "unmount: $(cat /tmp/unmount.log)"
-    # The kernel may have the process wait for packets that its network device does not let go: rxe, 50 s a queue pair.
+    # The kernel may have it wait for packets that the network device does not let go: rxe, 50 s a
+    # queue pair.
     wait_for 120 not is_running "$process" || {
         where_it_hangs "$process"
         fail "the mount process is still there"
