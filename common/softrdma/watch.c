@@ -108,6 +108,21 @@ void soft_qp_close_socket(struct soft_qp *qp)
     shutdown(qp->fd, SHUT_RDWR);
 }
 
+/*
+ * The peer has had its time. One that still sends would wait for ever before our closed window: it
+ * learns by a reset that nobody listens, as after a close(2) with unread input, while the
+ * descriptor stays (connect(2): AF_UNSPEC ends the association). tx_lock held.
+ */
+static void hang_up(struct soft_qp *qp)
+{
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    int unread = 0;
+
+    soft_qp_close_socket(qp);
+    if (ioctl(qp->fd, FIONREAD, &unread) == 0 && unread > 0)
+        connect(qp->fd, &none, sizeof(none));
+}
+
 /* Watch over a delegated socket. Returns whether it still is delegated. tx_lock held. */
 static bool tick_delegated(struct soft_qp *qp, uint64_t now_us)
 {
@@ -158,7 +173,7 @@ bool soft_qp_tick(struct soft_qp *qp, uint64_t now_us)
         if (now_us < qp->deadline_us) {
             keep = true;
         } else if (atomic_load(&qp->state) == IBV_QPS_ERR) {
-            soft_qp_close_socket(qp);
+            hang_up(qp);
         } else {
             qp->deadline_us = 0;
             drain_expired = true;
