@@ -71,12 +71,17 @@ int rblk_endpoint_connect(struct rblk_endpoint *ep, uint8_t reads, const void *p
     return wait_for(ep, RBLK_ENDPOINT_CONNECTED, deadline_ns);
 }
 
+void rblk_endpoint_destroy_qp(struct rblk_endpoint *ep)
+{
+    if (ep->id && ep->id->qp)
+        rdma_destroy_qp(ep->id);
+}
+
 void rblk_endpoint_close(struct rblk_endpoint *ep)
 {
     if (!ep->id)
         return;
-    if (ep->id->qp)
-        rdma_destroy_qp(ep->id);
+    rblk_endpoint_destroy_qp(ep);
     rdma_destroy_id(ep->id);
     ep->id = NULL;
 }

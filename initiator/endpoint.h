@@ -46,6 +46,8 @@ int rblk_endpoint_open(struct rblk_endpoint *ep, struct rblk_conn *conn,
 /* Connects; the queue pair stands. Errors as above. */
 int rblk_endpoint_connect(struct rblk_endpoint *ep, uint8_t reads, const void *private_data,
                           uint8_t private_len, uint64_t deadline_ns);
+/* Destroys the queue pair, if there is one. */
+void rblk_endpoint_destroy_qp(struct rblk_endpoint *ep);
 /* Destroys queue pair and id. Allowed on what never opened. */
 void rblk_endpoint_close(struct rblk_endpoint *ep);
 /*

@@ -476,11 +476,12 @@ static void end_requests(struct rblk_queue *q, int error)
     release_resources(q);
     fail_requests(q, error);
     q->state = RBLK_QUEUE_DEAD;
+    rblk_queue_kick(q);
 }
 
 bool rblk_link_drain(struct rblk_queue *q, int error)
 {
-    bool ended = false, dead;
+    bool dead;
 
     pthread_mutex_lock(&q->lock);
     if (q->state == RBLK_QUEUE_DRAINING) {
@@ -490,33 +491,25 @@ bool rblk_link_drain(struct rblk_queue *q, int error)
          * each batch being signalled: nothing writes to our memory any more. Unsignalled sends may
          * get no completion when they are flushed; a queue pair in error does not send them.
          */
-        ended = !q->receives_posted && q->sq_completed >= q->sq_signalled;
-        if (ended)
+        if (!q->receives_posted && q->sq_completed >= q->sq_signalled)
             end_requests(q, error);
     }
     dead = q->state == RBLK_QUEUE_DEAD;
     pthread_mutex_unlock(&q->lock);
-    if (ended)
-        rblk_queue_kick(q);
     return dead;
 }
 
 void rblk_link_destroy(struct rblk_queue *q, int error)
 {
     struct ibv_wc wc[RBLK_REAP_MAX];
-    bool ended = false;
 
     /* Without the lock: whoever waits for a request needs it, and this may take a minute. */
-    if (q->endpoint.id && q->endpoint.id->qp)
-        rdma_destroy_qp(q->endpoint.id);
+    rblk_endpoint_destroy_qp(&q->endpoint);
     pthread_mutex_lock(&q->lock);
     if (q->state == RBLK_QUEUE_DRAINING) {
         while (ibv_poll_cq(q->cq, RBLK_REAP_MAX, wc) > 0)
             ;
         end_requests(q, error);
-        ended = true;
     }
     pthread_mutex_unlock(&q->lock);
-    if (ended)
-        rblk_queue_kick(q);
 }

@@ -339,15 +339,9 @@ static int next_piece(struct soft_qp *qp, uint32_t want, struct piece *piece)
     }
 }
 
-/* n bytes of the piece are in place: release it and move on. */
-static void placed(struct soft_qp *qp, const struct piece *piece, uint32_t n)
+/* n bytes of the current segment's payload are in place. */
+static void in_place(struct soft_rx *rx, uint32_t n)
 {
-    struct soft_rx *rx = &qp->rx;
-
-    if (qp->crc)
-        rx->crc = iwarp_crc32c(rx->crc, piece->to, n);
-    if (piece->mr != NULL)
-        soft_mr_put(piece->mr);
     rx->payload_left -= n;
     switch (rx->segment.opcode) {
     case IWARP_WRITE:
@@ -364,6 +358,16 @@ static void placed(struct soft_qp *qp, const struct piece *piece, uint32_t n)
         rx->recv_sge_offset += n;
         break;
     }
+}
+
+/* n bytes of the piece are in place: release it and move on. */
+static void placed(struct soft_qp *qp, const struct piece *piece, uint32_t n)
+{
+    if (qp->crc)
+        qp->rx.crc = iwarp_crc32c(qp->rx.crc, piece->to, n);
+    if (piece->mr != NULL)
+        soft_mr_put(piece->mr);
+    in_place(&qp->rx, n);
 }
 
 /* ---------------------------------------------------------------- ends */
@@ -698,14 +702,6 @@ static size_t plan(struct soft_qp *qp, struct ahead *a)
     }
     a->iov[a->message.msg_iovlen++] = (struct iovec){a->peek, sizeof(a->peek)};
     return asked + sizeof(a->peek);
-}
-
-/* n bytes of the current segment are in their place. */
-static void in_place(struct soft_rx *rx, uint32_t n)
-{
-    rx->payload_left -= n;
-    rx->read_offset += n;
-    rx->read_sge_offset += n;
 }
 
 /* The rest of what was received, from piece i on, goes through the staging buffer. */
