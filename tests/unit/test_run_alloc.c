@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
 #include "common/run_alloc.h"
+#include "random.h"
 #include "suite.h"
 
 START_TEST(init_checks_its_range)
@@ -109,14 +109,6 @@ END_TEST
 
 /* -- model --------------------------------------------------------------------------------- */
 
-static uint64_t random_next(uint64_t *state) /* xorshift64* */
-{
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    return *state * UINT64_C(2685821657736338717);
-}
-
 static uint32_t longest_run(const uint8_t *used, uint32_t units)
 {
     uint32_t run = 0, longest = 0;
@@ -134,11 +126,8 @@ struct run {
 
 START_TEST(agrees_with_the_model)
 {
-    const char *text = getenv("RBLK_TEST_SEED");
-    uint64_t seed = text ? strtoull(text, NULL, 0) : rblk_now_ns();
-    uint64_t state = seed ? seed : 1;
+    uint64_t seed = random_seed(), state = seed;
 
-    printf("test_run_alloc: RBLK_TEST_SEED=%llu\n", (unsigned long long)seed);
     for (unsigned int round = 0; round < 50; round++) {
         uint32_t units = (uint32_t)(random_next(&state) % RBLK_RUN_UNITS_MAX) + 1;
         uint8_t used[RBLK_RUN_UNITS_MAX] = {0};

@@ -6,6 +6,7 @@
  * Meanwhile an innocent pair of queue pairs of the same worker reads, and neither waits long nor gets
  * wrong data.
  */
+#include "random.h"
 #include "suite.h"
 #include "test_softrdma_pair.h"
 
@@ -723,15 +724,22 @@ END_TEST
 #define RESPONSE (REGION - 65536u)
 #define SEGMENT_MAX (65535u - IWARP_TAGGED_HEADER - 8)
 
-/* Printed, and taken from $RBLK_TEST_SEED. */
-static unsigned int test_seed(void)
+/* Nobody wrote to any of these bytes. */
+static void expect_untouched(const struct victim *v, uint32_t first, uint32_t end)
 {
-    const char *text = getenv("RBLK_TEST_SEED");
-    unsigned int seed =
-        text != NULL ? (unsigned int)strtoul(text, NULL, 10) : (unsigned int)now_ms();
+    while (first < end && v->end.memory[first] == 0xee)
+        first++;
+    ck_assert_msg(first == end, "byte %u was written", first);
+}
 
-    printf("test_softrdma_hostile: RBLK_TEST_SEED=%u\n", seed);
-    return seed;
+/* n bytes at an offset of a response of `of` bytes. */
+static size_t segment(uint8_t *out, const struct iwarp_segment *request, const uint8_t *data,
+                      uint32_t offset, uint32_t n, uint32_t of)
+{
+    iwarp_tagged_encode(out, IWARP_READ_RESPONSE, offset + n == of, request->sink_stag,
+                        request->sink_offset + offset, n);
+    memcpy(out + IWARP_TAGGED_HEADER, data + offset, n);
+    return finish(out, IWARP_TAGGED_HEADER + n, false);
 }
 
 /* A response to a read of RESPONSE bytes, a segment at a time, and a Send behind it. */
@@ -747,10 +755,7 @@ static size_t response(uint8_t *out, const struct iwarp_segment *request, const 
                          : usual;
 
         n = n < left ? n : left;
-        iwarp_tagged_encode(out + length, IWARP_READ_RESPONSE, n == left, request->sink_stag,
-                            request->sink_offset + offset, n);
-        memcpy(out + length + IWARP_TAGGED_HEADER, data + offset, n);
-        length += finish(out + length, IWARP_TAGGED_HEADER + n, false);
+        length += segment(out + length, request, data, offset, n, RESPONSE);
         offset += n;
     }
     return length + send_frame(out + length, true, IWARP_QUEUE_SEND, 1, 0, 100);
@@ -764,7 +769,7 @@ START_TEST(segments_of_any_size)
     } kinds[] = {{SEGMENT_MAX, 0}, {65472, 0}, {65472, 10}, {65472, 50}, {20000, 10},
                  {16384, 3},       {1460, 0},  {4096, 20},  {65472, 30}, {65472, 5}};
     uint8_t *data = malloc(RESPONSE), *frames = malloc(8 * REGION);
-    unsigned int seed = test_seed();
+    unsigned int seed = (unsigned int)random_seed();
 
     fill(data, RESPONSE, seed);
     for (size_t kind = 0; kind < 2 * sizeof(kinds) / sizeof(kinds[0]); kind++) {
@@ -792,10 +797,116 @@ START_TEST(segments_of_any_size)
         /* The Send went to the first receive, which lies inside the destination. */
         ck_assert_msg(memcmp(victim.end.memory + 100, data + 100, RESPONSE - 100) == 0,
                       "segments of %u bytes, %u %% surprises: wrong data", usual, surprise);
-        for (uint32_t i = RESPONSE; i < REGION; i++)
-            ck_assert_msg(victim.end.memory[i] == 0xee, "byte %u behind the read was written", i);
+        expect_untouched(&victim, RESPONSE, REGION);
         victim_close(&victim);
     }
+    free(data);
+    free(frames);
+}
+END_TEST
+
+/* What comes between two segments of a response, or in the place of one. */
+enum between { NOTHING, A_SEND, A_TERMINATE, A_WRONG_PLACE, THE_END };
+
+/* Where a read goes: behind the receives. */
+#define READ_TO (RECEIVE * RECEIVES)
+
+/* A whole response, with something else before segment number `at_segment`. */
+static size_t interrupted_response(uint8_t *out, const struct iwarp_segment *request,
+                                   const uint8_t *data, enum between what, uint32_t at_segment)
+{
+    size_t length = 0;
+
+    for (uint32_t offset = 0, i = 0; offset < RESPONSE; i++) {
+        uint32_t left = RESPONSE - offset, n = left < SEGMENT_MAX ? left : SEGMENT_MAX;
+
+        if (i == at_segment && what == A_SEND)
+            length += send_frame(out + length, true, IWARP_QUEUE_SEND, 1, 0, 100);
+        if (i == at_segment && what == A_TERMINATE)
+            length += terminate_frame(out + length, 24);
+        if (i == at_segment && what == A_WRONG_PLACE)
+            return length + segment(out + length, request, data, offset ? 0 : 64, n, RESPONSE);
+        if (i == at_segment && what == THE_END)
+            return length;
+        length += segment(out + length, request, data, offset, n, RESPONSE);
+        offset += n;
+    }
+    return length;
+}
+
+/* Segments are received many at a time: what is not one of them is found all the same, wherever. */
+START_TEST(something_between_segments)
+{
+    const uint32_t segments = (RESPONSE + SEGMENT_MAX - 1) / SEGMENT_MAX;
+    uint8_t *data = malloc(RESPONSE), *frames = malloc(2 * REGION);
+
+    fill(data, RESPONSE, 5);
+    for (uint32_t kind = NOTHING; kind <= THE_END; kind++) {
+        for (uint32_t i = kind == NOTHING ? segments - 1 : 0; i < segments; i++) {
+            struct iwarp_segment request;
+
+            victim_open(&victim, false, 4);
+            memset(victim.end.memory, 0xee, REGION);
+            ck_assert_int_eq(post(&victim.end, 7, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, READ_TO,
+                                  RESPONSE, 0x1000, 1),
+                             0);
+            ck_assert(next_fpdu(&victim, &request, NULL, 0));
+            raw_send(victim.fd, frames, interrupted_response(frames, &request, data, kind, i));
+            if (kind == THE_END)
+                ck_assert_int_eq(shutdown(victim.fd, SHUT_WR), 0);
+            if (kind == A_SEND) {
+                expect_wc(&victim.end, 0, IBV_WC_SUCCESS);
+                for (uint32_t at_byte = 0; at_byte < 100; at_byte++)
+                    ck_assert_uint_eq(victim.end.memory[at_byte], at_byte);
+            }
+            if (kind == NOTHING || kind == A_SEND) {
+                expect_wc(&victim.end, 7, IBV_WC_SUCCESS);
+                ck_assert_mem_eq(victim.end.memory + READ_TO, data, RESPONSE);
+            } else {
+                expect_dead(&victim);
+            }
+            expect_untouched(&victim, kind == A_SEND ? RECEIVE : 0, READ_TO);
+            expect_untouched(&victim, READ_TO + RESPONSE, REGION);
+            victim_close(&victim);
+        }
+    }
+    free(data);
+    free(frames);
+}
+END_TEST
+
+/* Two reads whose responses come in one piece: each gets its own bytes, and they end in order. */
+START_TEST(responses_of_two_reads)
+{
+    const uint32_t lengths[] = {RESPONSE / 2 + 13, RESPONSE / 2 - 17};
+    uint8_t *data = malloc(RESPONSE), *frames = malloc(2 * REGION);
+    struct iwarp_segment request;
+    size_t length = 0;
+    uint32_t to = READ_TO;
+
+    fill(data, RESPONSE, 6);
+    victim_open(&victim, false, 4);
+    memset(victim.end.memory, 0xee, REGION);
+    for (uint32_t i = 0; i < 2; to += lengths[i++])
+        ck_assert_int_eq(post(&victim.end, 7 + i, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, to,
+                              lengths[i], 0x1000, 1),
+                         0);
+    for (uint32_t i = 0, from = 0; i < 2; from += lengths[i++]) {
+        ck_assert(next_fpdu(&victim, &request, NULL, 0));
+        for (uint32_t offset = 0; offset < lengths[i];) {
+            uint32_t left = lengths[i] - offset, n = left < SEGMENT_MAX ? left : SEGMENT_MAX;
+
+            length += segment(frames + length, &request, data + from, offset, n, lengths[i]);
+            offset += n;
+        }
+    }
+    raw_send(victim.fd, frames, length);
+    expect_wc(&victim.end, 7, IBV_WC_SUCCESS);
+    expect_wc(&victim.end, 8, IBV_WC_SUCCESS);
+    ck_assert_mem_eq(victim.end.memory + READ_TO, data, lengths[0] + lengths[1]);
+    expect_untouched(&victim, 0, READ_TO);
+    expect_untouched(&victim, to, REGION);
+    victim_close(&victim);
     free(data);
     free(frames);
 }
@@ -864,8 +975,8 @@ static bool flood(int fd, const uint8_t *frames, size_t length, uint64_t ms)
         for (size_t sent = 0; sent < length;) {
             ssize_t n = send(fd, frames + sent, length - sent, MSG_NOSIGNAL);
 
-            if (n <= 0)
-                return true;
+            if (n < 0)
+                return errno != EAGAIN && errno != EWOULDBLOCK; /* EAGAIN: after WAIT_MS */
             sent += (size_t)n;
         }
     return false;
@@ -1175,6 +1286,8 @@ int main(void)
     tcase_add_test(tcase, terminate_of_garbage);
     tcase_add_test(tcase, reads_that_nobody_takes);
     tcase_add_test(tcase, segments_of_any_size);
+    tcase_add_test(tcase, something_between_segments);
+    tcase_add_test(tcase, responses_of_two_reads);
     tcase_add_test(tcase, peer_that_never_reads);
     tcase_add_test(tcase, peer_that_dribbles);
     tcase_add_test(tcase, flood_of_writes);

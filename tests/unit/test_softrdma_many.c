@@ -7,6 +7,7 @@
  * exactly once, what was read is right, and at the end descriptors and memory are as before. Prints
  * its seed; RBLK_TEST_SEED repeats it.
  */
+#include "random.h"
 #include "suite.h"
 #include "test_softrdma_pair.h"
 
@@ -477,9 +478,8 @@ int main(void)
 {
     Suite *suite = suite_create("softrdma_many");
     TCase *tcase = tcase_create("many");
-    const char *text = getenv("RBLK_TEST_SEED");
 
-    seed_of_all = text != NULL ? (uint32_t)strtoul(text, NULL, 0) : (uint32_t)now_ms();
+    seed_of_all = (uint32_t)random_seed();
     tcase_add_test(tcase, one_worker);
     tcase_add_test(tcase, four_workers);
     tcase_add_test(tcase, clients_come_and_go);

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
 #include "common/wire.h"
+#include "random.h"
 #include "suite.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -1053,25 +1053,6 @@ END_TEST
 
 /* -- random bytes -------------------------------------------------------------------------- */
 
-/* xorshift64* (Vigna): the same numbers from the same seed on every machine. */
-static uint64_t random_next(uint64_t *state)
-{
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    return *state * UINT64_C(2685821657736338717);
-}
-
-static uint64_t random_seed(void)
-{
-    const char *text = getenv("RBLK_TEST_SEED");
-    uint64_t seed = text ? strtoull(text, NULL, 0) : rblk_now_ns();
-
-    printf("test_wire: RBLK_TEST_SEED=%llu\n", (unsigned long long)seed);
-    fflush(stdout);
-    return seed;
-}
-
 /* A valid message with a few bytes changed: gets further than noise does. */
 static size_t random_message(uint64_t *state, uint8_t *bytes, const struct vector *v)
 {
@@ -1121,7 +1102,7 @@ static void check_canonical(const struct vector *v, const union host *m, const u
 START_TEST(random_bytes)
 {
     uint64_t seed = random_seed();
-    uint64_t state = seed ? seed : 1;
+    uint64_t state = seed;
     unsigned int accepted = 0;
     static uint8_t bytes[1024];
     static union host out;
