@@ -60,7 +60,7 @@ static int check_limits(struct ibv_context *device, const struct rblk_qp_limits 
 }
 
 int rblk_qp_create(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *send_cq,
-                   struct ibv_cq *recv_cq, const struct rblk_qp_limits *limits)
+                   struct ibv_cq *recv_cq, struct rblk_qp_limits *limits)
 {
     struct ibv_qp_init_attr attr = {
         .send_cq = send_cq,
@@ -83,7 +83,12 @@ int rblk_qp_create(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *send
     rc = check_limits(id->verbs, limits);
     if (rc < 0)
         return rc;
-    return rdma_create_qp(id, pd, &attr) == 0 ? 0 : -errno;
+    rc = rdma_create_qp(id, pd, &attr);
+    if (rc && limits->inline_data) {
+        limits->inline_data = attr.cap.max_inline_data = 0;
+        rc = rdma_create_qp(id, pd, &attr);
+    }
+    return rc ? -errno : 0;
 }
 
 void rblk_conn_param(struct rdma_conn_param *p, uint8_t initiator_depth,

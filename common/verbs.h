@@ -22,9 +22,10 @@ int rblk_fd_nonblock(int fd);
 int rblk_cm_wait(struct rdma_event_channel *channel, uint64_t deadline_ns,
                  struct rdma_cm_event **event);
 
-/* Everything that sizes a queue pair; each a count of work requests or entries. */
+/* Everything that sizes a queue pair. */
 struct rblk_qp_limits {
-    uint32_t send_wr, recv_wr, send_sge, recv_sge, inline_data;
+    uint32_t send_wr, recv_wr, send_sge, recv_sge; /* counts of work requests and entries */
+    uint32_t inline_data;                          /* bytes */
 };
 
 /*
@@ -32,10 +33,11 @@ struct rblk_qp_limits {
  * with ibv_query_device(3) first, because drivers answer a plain EINVAL: -E2BIG when send_wr or
  * recv_wr is more than the device's max_qp_wr, -EMSGSIZE when send_sge or recv_sge is more than its
  * max_sge, -EINVAL when id is not bound to a device yet, else what rdma_create_qp(3) failed with. 0
- * or -errno.
+ * or -errno. inline_data is a wish, for which no device attribute exists: it is 0 afterwards when
+ * the queue pair was to be had without only.
  */
 int rblk_qp_create(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *send_cq,
-                   struct ibv_cq *recv_cq, const struct rblk_qp_limits *limits);
+                   struct ibv_cq *recv_cq, struct rblk_qp_limits *limits);
 
 /*
  * Fills a conn_param with everything explicit (DESIGN section 4): reads that this side issues

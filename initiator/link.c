@@ -112,6 +112,7 @@ static int prepare_qp(struct rblk_queue *q)
         .recv_wr = q->depth,
         .send_sge = 2,
         .recv_sge = 1,
+        .inline_data = RBLK_COMMAND_LEN,
     };
     int rc;
 
@@ -133,6 +134,7 @@ static int prepare_qp(struct rblk_queue *q)
                          "ask for a smaller queue depth",
                          q->index, ibv_get_device_name(q->endpoint.id->verbs->device),
                          limits.send_wr, limits.recv_wr, strerror(-rc));
+    q->sends_inline = limits.inline_data != 0;
     return 0;
 }
 

@@ -141,6 +141,7 @@ struct rblk_queue {
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
     uint32_t max_io, max_inline; /* bytes */
+    bool sends_inline;           /* commands without data travel in the work request */
 
     struct rblk_sq_entry *sq;
     uint64_t sq_posted, sq_completed; /* serial numbers */

@@ -93,11 +93,7 @@ static int create_queue_pair(struct queue *q, struct ibv_pd *pd)
     };
     int rc = rblk_qp_create(q->id, pd, q->cq->cq, q->cq->cq, &limits);
 
-    q->sends_inline = rc == 0;
-    if (rc) {
-        limits.inline_data = 0;
-        rc = rblk_qp_create(q->id, pd, q->cq->cq, q->cq->cq, &limits);
-    }
+    q->sends_inline = limits.inline_data != 0;
     if (rc == 0)
         q->qp = q->id->qp;
     return rc;
@@ -313,6 +309,9 @@ void queue_established(struct queue *q)
 
 void queue_disconnected(struct queue *q)
 {
+    if (!q->closing)
+        log_debug("client %s: I/O queue %u of volume %s: disconnected", q->peer, q->queue_id,
+                  q->volume->name);
     q->disconnected = true;
     queue_close(q, true);
 }

@@ -153,6 +153,17 @@ START_TEST(qp_limits)
     ck_assert_ptr_eq(id->qp->pd, pd);
     ck_assert_ptr_eq(id->qp->send_cq, cq);
     rdma_destroy_qp(id);
+
+    limits.inline_data = 32;
+    ck_assert_int_eq(rblk_qp_create(id, pd, cq, cq, &limits), 0);
+    ck_assert_uint_eq(limits.inline_data, 32);
+    rdma_destroy_qp(id);
+    /* More than any device takes: a queue pair without is the answer. */
+    limits.inline_data = 1u << 20;
+    ck_assert_int_eq(rblk_qp_create(id, pd, cq, cq, &limits), 0);
+    ck_assert_uint_eq(limits.inline_data, 0);
+    ck_assert_ptr_nonnull(id->qp);
+    rdma_destroy_qp(id);
     ck_assert_int_eq(ibv_destroy_cq(cq), 0);
     ck_assert_int_eq(ibv_dealloc_pd(pd), 0);
 }
@@ -160,7 +171,7 @@ END_TEST
 
 START_TEST(qp_needs_a_device)
 {
-    const struct rblk_qp_limits limits = {16, 16, 1, 1, 0};
+    struct rblk_qp_limits limits = {16, 16, 1, 1, 0};
 
     ck_assert_int_eq(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), 0);
     ck_assert_ptr_null(id->verbs);
