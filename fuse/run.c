@@ -114,15 +114,11 @@ static void serve(struct frontend *f, struct status *status, int signal_fd)
         if (rblk_deadline_left_ms(next) == 0) {
             next = rblk_deadline_ms(SAMPLE_MS);
             status_sample(status, f);
-            if (rblk_is_connected(f->handle) != connected) {
-                connected = !connected;
-                if (connected)
-                    log_info("%s: connected again", f->options->uri);
-                else
-                    log_error(
-                        "%s: the connection is lost, I/O answers EIO; unmount %s when the target "
-                        "does not return",
-                        f->options->uri, f->mountpoint);
+            if (connected && !rblk_is_connected(f->handle)) {
+                connected = false;
+                log_error("%s: the connection is lost, I/O answers EIO (%s); unmount %s and mount "
+                          "it again",
+                          f->options->uri, rblk_error(f->handle), f->mountpoint);
             }
         }
         rc = poll(p, sizeof(p) / sizeof(p[0]), rblk_deadline_left_ms(next));

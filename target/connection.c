@@ -335,6 +335,15 @@ static void message_received(struct connection *c, uint32_t number, uint32_t len
     control_message(c, message, len);
 }
 
+/* The end of the connection flushes what is posted; anything else is a fault that somebody looks for. */
+static void failed(struct connection *c, const struct ibv_wc *wc, const char *what)
+{
+    if (wc->status != IBV_WC_WR_FLUSH_ERR && c->state <= CONNECTION_OPEN)
+        log_warning("client %s: the control connection failed: %s (%s)", c->peer,
+                    ibv_wc_status_str(wc->status), what);
+    connection_disconnected(c);
+}
+
 static void receive_completed(struct connection *c, const struct ibv_wc *wc)
 {
     c->receives_posted--;
@@ -343,7 +352,7 @@ static void receive_completed(struct connection *c, const struct ibv_wc *wc)
     else if (wc->status == IBV_WC_LOC_LEN_ERR)
         connection_violation(c, "control message longer than %d bytes", RBLK_CONTROL_MAX);
     else
-        connection_disconnected(c);
+        failed(c, wc, "receive");
 }
 
 static void send_completed(struct connection *c, const struct ibv_wc *wc)
@@ -351,7 +360,7 @@ static void send_completed(struct connection *c, const struct ibv_wc *wc)
     c->sends_posted--;
     c->send_busy &= ~((uint64_t)1 << wr_id_item(wc->wr_id));
     if (wc->status != IBV_WC_SUCCESS)
-        connection_disconnected(c);
+        failed(c, wc, "send");
     else
         check_lingering(c);
 }

@@ -300,6 +300,15 @@ static void command_received(struct queue *q, uint32_t receive, uint32_t length)
 
 /* -- completions --------------------------------------------------------------------------- */
 
+/* The end of the connection flushes what is posted; anything else is a fault that somebody looks for. */
+static void failed(struct queue *q, const struct ibv_wc *wc, const char *what)
+{
+    if (wc->status != IBV_WC_WR_FLUSH_ERR && q->state != QUEUE_BROKEN)
+        log_warning("client %s, volume %s: I/O queue %u failed: %s (%s); it is disconnected",
+                    q->peer, q->volume->name, q->queue_id, ibv_wc_status_str(wc->status), what);
+    broken(q);
+}
+
 static void receive_completed(struct queue *q, const struct ibv_wc *wc)
 {
     q->receives_posted--;
@@ -308,13 +317,13 @@ static void receive_completed(struct queue *q, const struct ibv_wc *wc)
     else if (wc->status == IBV_WC_LOC_LEN_ERR) /* once: the queue pair is in error now */
         violation(q, "message longer than %u bytes", RBLK_COMMAND_LEN + q->max_inline);
     else
-        broken(q);
+        failed(q, wc, "receive");
 }
 
 static void send_completed(struct queue *q, const struct ibv_wc *wc)
 {
     if (wc->status != IBV_WC_SUCCESS) {
-        broken(q);
+        failed(q, wc, "send");
         return;
     }
     q->sends_posted -= wr_id_item(wc->wr_id);

@@ -11,7 +11,7 @@ make_disk disk $((32 * 1048576 + 3))
 cp disk model
 start_target "disk=$TEST_DIR/disk"
 port=$TARGET_PORT
-mount_disk "$TARGET_URI/disk" "$TEST_DIR/mnt"
+mount_disk "$TARGET_URI/disk" "$TEST_DIR/mnt" --log-file "$TEST_DIR/mount.log"
 start_background model_mount run -s "$TEST_SEED" -t 4 -T 120 -u uncertain mnt/disk model >io.out 2>&1
 io=$BACKGROUND_PID
 sleep 2
@@ -27,6 +27,7 @@ assert_equal "$status" 3 "end of the load: $(cat io.out)"
 grep -q 'Input/output error' io.out || fail "not EIO but: $(cat io.out)"
 measured "EIO $took ms after kill -9 of the target; $(grep -c failed io.out) calls failed"
 cat io.out
+wait_for "$PATIENCE" grep -q "connection is lost.*($TEST_ADDRESS:$port" mount.log || fail "the log does not say why: $(cat mount.log)"
 
 # New I/O fails too, at once; the mount can be looked at and can be taken away.
 status=0

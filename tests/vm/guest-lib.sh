@@ -8,7 +8,10 @@ set -euo pipefail
 export RBLK_BUILD=/rblk/build/$RBLK_VARIANT
 export PATH=$RBLK_BUILD/bin:$RBLK_BUILD/tests/integration:$PATH LD_LIBRARY_PATH=$RBLK_BUILD/lib
 
+# fail WORD...: the end; what the mount process and the kernel have to say comes first
 fail() {
+    [ ! -s /tmp/mount.log ] || tail -n 20 /tmp/mount.log
+    dmesg | tail -n 20 | sed 's/^/kernel: /' || true
     echo "FAIL: $*"
     exit 1
 }
@@ -286,7 +289,7 @@ power_cut_guest_2() {
     export RBLK_PROVIDER=verbs
     wait_for 60 timeout -k 5 20 rblk info "$uri/disk" || fail "no target on the other guest"
     mkdir -p /mnt/remote
-    rblk mount "$uri/disk" /mnt/remote || fail "rblk mount"
+    rblk mount --log-file /tmp/mount.log "$uri/disk" /mnt/remote || fail "rblk mount"
     process=$(pidof rblk-fuse)
     truncate -s 32M /tmp/model
     timeout 100 model_mount run -s 1 -n 150 -t 2 /mnt/remote/disk /tmp/model || fail "model over the network"
@@ -325,8 +328,9 @@ power_cut_guest_2() {
     }
     ! mountpoint -q /mnt/remote || fail "still mounted"
     status=0
-    # Over siw rdma_connect() itself blocks for as long as the kernel's TCP tries, 127 s at most.
-    timeout 150 rblk info "$uri/disk" 2>/tmp/info.log || status=$?
+    # Over siw rdma_connect() itself blocks for as long as the kernel's TCP tries: 127 s, or 15 with 3 more tries.
+    echo 3 >/proc/sys/net/ipv4/tcp_syn_retries
+    timeout 60 rblk info "$uri/disk" 2>/tmp/info.log || status=$?
     { [ $status -ne 0 ] && [ $status -ne 124 ]; } || fail "rblk info of the dead target: $status"
     cat /tmp/info.log
 }
