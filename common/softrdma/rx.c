@@ -882,11 +882,23 @@ static void stream_ended(struct soft_qp *qp, int error)
 }
 
 /*
+ * A large message that is complete ends the turn: whoever waits for it works on it, out of a warm
+ * cache, while the peer goes on sending. Taking all that is there would have each side wait for the
+ * other in turn.
+ */
+static bool turn_is_over(const struct soft_rx *rx, uint32_t completions_before)
+{
+    return rx->fpdus >= FPDUS_MAX || rx->received >= SOFT_RX_BYTES ||
+           (rx->received >= SOFT_RX_HAND_OVER && rx->completions != completions_before);
+}
+
+/*
  * Receive what is there, bounded. rx_lock held, tx_lock not. Returns whether data was received.
  */
 bool soft_rx_pass(struct soft_qp *qp)
 {
     struct soft_rx *rx = &qp->rx;
+    uint32_t completions = rx->completions;
     bool productive = false;
     int r = 0;
 
@@ -898,8 +910,7 @@ bool soft_rx_pass(struct soft_qp *qp)
     rx->send_budget = SOFT_TX_BUDGET;
     rx->fpdus = 0;
     rx->received = 0;
-    for (int round = 0;
-         round < SOFT_RX_ROUNDS && rx->fpdus < FPDUS_MAX && rx->received < SOFT_RX_BYTES; round++) {
+    for (int round = 0; round < SOFT_RX_ROUNDS && !turn_is_over(rx, completions); round++) {
         int got = fill(qp);
 
         if (got <= 0) {

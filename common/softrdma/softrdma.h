@@ -85,6 +85,7 @@ enum {
     SOFT_TX_BUDGET = 4 << 20,     /* bytes one turn may send before other sockets get theirs */
     SOFT_RX_ROUNDS = 32,          /* receive calls of one turn */
     SOFT_RX_BYTES = 2 << 20,      /* bytes after which a turn ends */
+    SOFT_RX_HAND_OVER = 1 << 19,  /* bytes after which it ends when something is complete */
     SOFT_SOCKET_BUFFER = 2 << 20, /* two large messages; more of it falls out of the caches */
 };
 
