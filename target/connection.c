@@ -335,7 +335,7 @@ static void message_received(struct connection *c, uint32_t number, uint32_t len
     control_message(c, message, len);
 }
 
-/* The end of the connection flushes what is posted; anything else is a fault that somebody looks for. */
+/* The end of a connection flushes what is posted; anything else is a fault, which is told once. */
 static void failed(struct connection *c, const struct ibv_wc *wc, const char *what)
 {
     if (wc->status != IBV_WC_WR_FLUSH_ERR && c->state <= CONNECTION_OPEN)

@@ -27,9 +27,14 @@
 #define ROUND_WRITING_NS 2000000 /* that a reactor writes itself in a round, and one write more */
 #define RETRIES_MAX 64           /* of one operation that io_uring answers with EAGAIN or EINTR */
 
+static bool is_working(const struct queue *q)
+{
+    return q->state == QUEUE_SERVING || q->state == QUEUE_FINISHING;
+}
+
 static void broken(struct queue *q)
 {
-    if (q->state != QUEUE_SERVING && q->state != QUEUE_FINISHING)
+    if (!is_working(q))
         return;
     q->state = QUEUE_BROKEN;
     mailbox_post(&q->target->reports, &q->to_control, QUEUE_REPORT_BROKEN);
@@ -211,7 +216,7 @@ static void begin_write(struct request *request)
 void io_ring_done(struct request *request, int result)
 {
     struct queue *q = request->queue;
-    bool alive = q->state == QUEUE_SERVING || q->state == QUEUE_FINISHING;
+    bool alive = is_working(q);
 
     q->ring_operations--;
     if (request->state == REQUEST_WRITING)
@@ -300,10 +305,10 @@ static void command_received(struct queue *q, uint32_t receive, uint32_t length)
 
 /* -- completions --------------------------------------------------------------------------- */
 
-/* The end of the connection flushes what is posted; anything else is a fault that somebody looks for. */
+/* The end of a connection flushes what is posted; anything else is a fault, which is told once. */
 static void failed(struct queue *q, const struct ibv_wc *wc, const char *what)
 {
-    if (wc->status != IBV_WC_WR_FLUSH_ERR && q->state != QUEUE_BROKEN)
+    if (wc->status != IBV_WC_WR_FLUSH_ERR && is_working(q))
         log_warning("client %s, volume %s: I/O queue %u failed: %s (%s); it is disconnected",
                     q->peer, q->volume->name, q->queue_id, ibv_wc_status_str(wc->status), what);
     broken(q);
@@ -435,7 +440,7 @@ static int post_replies(struct queue *q)
 
 void io_post_round(struct queue *q)
 {
-    if (q->state != QUEUE_SERVING && q->state != QUEUE_FINISHING)
+    if (!is_working(q))
         return;
     if (post_receives(q) || post_replies(q)) {
         broken(q);
