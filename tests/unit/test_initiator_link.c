@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_initiator_link.c -- the end of a queue's connection
+ * test_initiator_link.c -- what a queue gives its device, and the end of a queue's connection
  *
  * rdma_destroy_qp is wrapped (tests/SConscript): called by librblk's control thread it waits until
  * the test lets it go, as a kernel does whose network device holds on to packets.
  */
-#include "initiator/rblk.h"
+#include "initiator/queue.h"
 #include "suite.h"
 #include "test_target_client.h"
 
@@ -106,12 +106,70 @@ START_TEST(slow_end_of_a_queue_pair)
 }
 END_TEST
 
+/* Stands in for the device's post_send, and counts what goes out on one queue pair. */
+static struct {
+    int (*post_send)(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+    _Atomic(struct ibv_qp *) qp;
+    atomic_uint sends, inlined, rdma_writes;
+} seen;
+
+static int count_posted(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+    for (const struct ibv_send_wr *w = wr; w && qp == seen.qp; w = w->next) {
+        seen.sends += w->opcode == IBV_WR_SEND;
+        seen.inlined += w->opcode == IBV_WR_SEND && (w->send_flags & IBV_SEND_INLINE);
+        seen.rdma_writes += w->opcode == IBV_WR_RDMA_WRITE && w->num_sge > 0;
+    }
+    return seen.post_send(qp, wr, bad);
+}
+
+static void watch_posting(void)
+{
+    int count;
+    struct ibv_context **devices = rdma_get_devices(&count);
+
+    ck_assert_ptr_nonnull(devices);
+    ck_assert_int_eq(count, 1);
+    seen.post_send = devices[0]->ops.post_send;
+    devices[0]->ops.post_send = count_posted;
+    rdma_free_devices(devices);
+}
+
+/* A command travels in its work request (tests/vm/README.md says why), unless data goes with it. */
+START_TEST(commands_without_data_are_inline)
+{
+    static uint8_t data[64 << 10];
+    char uri[64];
+    struct rblk *h;
+
+    watch_posting(); /* before there are other threads */
+    server_start();
+    ck_assert_int_eq(rblk_create(&h), 0);
+    snprintf(uri, sizeof(uri), "rblk://127.0.0.1:%s/disk", server.port);
+    ck_assert_msg(rblk_connect(h, uri) == 0, "%s", rblk_error(h));
+    seen.qp = rblk_get_queue(h, 0)->endpoint.id->qp;
+
+    ck_assert_int_eq(rblk_flush(h), 0);
+    ck_assert_uint_eq(seen.sends, 1);
+    ck_assert_uint_eq(seen.inlined, 1);
+    ck_assert_int_eq(rblk_pwrite(h, data, sizeof(data), 0, 0), 0);
+    ck_assert_uint_eq(seen.rdma_writes, seen.sends - 1);
+    ck_assert_uint_eq(seen.inlined, seen.sends);
+    ck_assert_int_eq(rblk_pwrite(h, data, 512, 0, 0), 0);
+    ck_assert_uint_eq(seen.inlined, seen.sends - 1);
+
+    rblk_close(h);
+    server_stop();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("initiator/link");
     TCase *tcase = tcase_create("link");
 
     tcase_set_timeout(tcase, 30);
+    tcase_add_test(tcase, commands_without_data_are_inline);
     tcase_add_test(tcase, slow_end_of_a_queue_pair);
     suite_add_tcase(suite, tcase);
     return suite_run(suite);
