@@ -59,8 +59,12 @@
 /* Requests taken from the kernel before the queue is polled again. */
 #define READ_BATCH 16u
 
-/* So many of them go out together: the target works on these while the worker takes more. */
+/*
+ * So many of them go out together, or data of so many bytes: the target works on these while the
+ * worker takes more.
+ */
 #define SUBMIT_BATCH 8u
+#define SUBMIT_BYTES (128u << 10)
 
 /* With so much under way, requests or bytes, the leader calls for help. */
 #define HELP_REQUESTS 24u
@@ -116,11 +120,13 @@ struct worker {
 
     _Atomic uint64_t inflight; /* posted and not finished; the worker writes */
     size_t inflight_bytes;
+    size_t unsent;               /* bytes of writes that were posted and not submitted */
     bool gone;                   /* the kernel has closed the connection */
     bool awake;                  /* a follower that was called */
     _Atomic bool dormant;        /* a follower that may be called */
     struct spin request_spin;    /* waits with nothing under way */
     struct spin completion_spin; /* waits with requests under way */
+    bool one_by_one;             /* the last requests came alone, with nothing else under way */
     struct metrics metrics;
 
     void *arena; /* all buffers and small areas of this worker */
@@ -251,6 +257,8 @@ static int request_start(struct request *r)
         break;
     case IO_WRITE:
         rc = rblk_aio_write(w->queue, r->data, r->len, r->offset, flags, request_done, r);
+        if (rc == 0)
+            w->unsent += r->len;
         break;
     default:
         rc = rblk_aio_flush(w->queue, request_done, r);
@@ -420,23 +428,49 @@ static void call_for_help(struct worker *w)
     }
 }
 
-/* One round. Returns how much was done, 0 for nothing. */
-static unsigned int worker_round(struct worker *w)
+static void submit(struct worker *w)
 {
-    unsigned int done = 0, taken = 0;
+    rblk_queue_submit(w->queue);
+    w->unsent = 0;
+}
+
+/*
+ * Takes what the kernel has, within bounds; returns how many. Where requests come one by one, each
+ * goes out before the kernel is asked for another, which it does not have: asking costs as much as
+ * sending.
+ */
+static unsigned int take_requests(struct worker *w)
+{
+    bool idle = counter_get(&w->inflight) == 0;
+    unsigned int taken = 0;
+
+    while (taken < READ_BATCH && can_take(w) && take_request(w)) {
+        taken++;
+        if (taken % SUBMIT_BATCH == 0 || w->unsent >= SUBMIT_BYTES ||
+            (taken == 1 && idle && w->one_by_one))
+            submit(w);
+    }
+    if (taken > 0)
+        w->one_by_one = idle && taken == 1;
+    return taken;
+}
+
+/* One round; ask: the kernel too. Returns how much was done, 0 for nothing. */
+static unsigned int worker_round(struct worker *w, bool ask)
+{
+    unsigned int done = 0, taken;
     int finished;
 
     if (w->parked_first)
         done += post_parked(w);
-    while (taken < READ_BATCH && can_take(w) && take_request(w))
-        if (++taken % SUBMIT_BATCH == 0)
-            rblk_queue_submit(w->queue);
+    taken = ask ? take_requests(w) : 0;
     if (w->index == 0 && taken > 0 && w->frontend->worker_count > 1 &&
         (counter_get(&w->inflight) >= HELP_REQUESTS || w->inflight_bytes >= HELP_BYTES ||
          taken == READ_BATCH || !can_take(w)))
         call_for_help(w);
     if (counter_get(&w->inflight) > 0) {
         finished = rblk_queue_poll(w->queue);
+        w->unsent = 0;
         if (finished > 0)
             done += (unsigned int)finished;
     }
@@ -448,14 +482,20 @@ static unsigned int worker_round(struct worker *w)
 /* -- waiting --------------------------------------------------------------------------------------
  */
 
-/* Goes on with rounds until one finds something (true) or the bound is reached. */
+/*
+ * Goes on with rounds until one finds something (true) or the bound is reached. With requests under
+ * way it looks for their answers twice as often as for more requests.
+ */
 static bool spin_rounds(struct worker *w, const struct spin *spin, uint64_t start_ns)
 {
+    bool ask = true;
+
     do {
         /* Whoever could end this wait may need this very CPU. */
         sched_yield();
-        if (worker_round(w) > 0)
+        if (worker_round(w, ask) > 0)
             return true;
+        ask = !ask || counter_get(&w->inflight) == 0;
     } while (rblk_now_ns() - start_ns < spin->limit_ns &&
              !atomic_load_explicit(&w->frontend->stop, memory_order_relaxed) && !w->gone);
     return false;
@@ -544,6 +584,13 @@ static bool may_end(const struct worker *w, unsigned int done)
                0;
 }
 
+/* All is answered, and whoever got the answer has to run before there is more to do. */
+static bool others_turn(const struct worker *w)
+{
+    return w->one_by_one && w->index == 0 && counter_get(&w->inflight) == 0 && can_take(w) &&
+           !atomic_load_explicit(&w->frontend->stop, memory_order_relaxed);
+}
+
 static void *worker_main(void *arg)
 {
     struct worker *w = arg;
@@ -555,11 +602,11 @@ static void *worker_main(void *arg)
     answers_open(&w->answers, w->fuse_fd);
     kernel_offer_replies(take_reply, w);
     for (;;) {
-        unsigned int done = worker_round(w);
+        unsigned int done = worker_round(w, true);
 
         if (may_end(w, done))
             break;
-        if (done == 0)
+        if (done == 0 || others_turn(w))
             worker_wait(w);
     }
     kernel_offer_replies(NULL, NULL);
