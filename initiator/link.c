@@ -306,8 +306,8 @@ static void return_copy(struct rblk_queue *q, struct rblk_sq_entry *entry, bool 
     if (!entry->copy)
         return;
     if (good)
-        memcpy(entry->dest, entry->copy, entry->len);
-    rblk_pool_give(&q->pool, entry->copy, entry->len);
+        memcpy(entry->dest, entry->copy + entry->before, entry->len);
+    rblk_pool_give(&q->pool, entry->copy, entry->fetched);
     entry->copy = NULL;
 }
 

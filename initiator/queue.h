@@ -84,8 +84,9 @@ struct rblk_request_list {
 /* What a ring entry of the send queue stands for; request NULL: a part of a write. */
 struct rblk_sq_entry {
     struct rblk_request *request;
-    uint8_t *copy; /* pool run that the read goes to, or NULL */
-    uint8_t *dest; /* where its bytes belong */
+    uint8_t *copy;            /* pool run that the read goes to, or NULL */
+    uint32_t fetched, before; /* bytes in it, and how many of them come before what was asked for */
+    uint8_t *dest;            /* where its bytes belong */
     uint32_t len;
 };
 
@@ -267,6 +268,12 @@ void rblk_link_close(struct rblk_queue *q);
 uint64_t rblk_read_piece(uint64_t len, uint64_t left, uint32_t max_io, bool copied);
 /* How many of a part's `len` bytes at remote address `addr` one READ may ask for; see read.c. */
 uint32_t rblk_read_within_page(uint64_t addr, uint32_t len);
+/*
+ * How many bytes the READ for a part of `len` bytes asks for: `len`, or more around it when that is
+ * few. within, left: bytes before and from the part's begin in its extent. before: how many come
+ * before the part.
+ */
+uint32_t rblk_read_widen(uint32_t len, uint64_t within, uint64_t left, uint32_t *before);
 /* Lock held: adds work requests for the waiting reads to the batch. */
 void rblk_read_issue(struct rblk_queue *q);
 /* Control thread: extents that parked reads want and that nobody has asked for become REQUESTED and

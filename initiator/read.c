@@ -14,6 +14,12 @@
 #define READ_SMALL 256u
 #define READ_PAGE 4096u
 
+/*
+ * The same path may also fail for no fault of ours, and then siw gives up the connection
+ * (tests/vm/README.md). So no response is that short: what is asked for is at least this long.
+ */
+#define READ_LEAST 64u
+
 uint64_t rblk_read_piece(uint64_t len, uint64_t left, uint32_t max_io, bool copied)
 {
     uint64_t piece = len < left ? len : left;
@@ -29,6 +35,20 @@ uint32_t rblk_read_within_page(uint64_t addr, uint32_t len)
     return len <= READ_SMALL && len > in_page ? in_page : len;
 }
 
+uint32_t rblk_read_widen(uint32_t len, uint64_t within, uint64_t left, uint32_t *before)
+{
+    uint32_t missing;
+
+    *before = 0;
+    if (len >= READ_LEAST)
+        return len;
+    if (left >= READ_LEAST)
+        return READ_LEAST;
+    missing = READ_LEAST - (uint32_t)left;
+    *before = within < missing ? (uint32_t)within : missing;
+    return *before + (uint32_t)left;
+}
+
 /* The next part of a read as a work request: true, or false when the queue has no room for it. */
 static bool issue_part(struct rblk_queue *q, struct rblk_request *r, uint64_t addr, uint32_t rkey,
                        uint64_t left)
@@ -36,30 +56,34 @@ static bool issue_part(struct rblk_queue *q, struct rblk_request *r, uint64_t ad
     struct rblk_batch *b = &q->batch;
     uint32_t len = rblk_read_within_page(
         addr, (uint32_t)rblk_read_piece(r->len - r->issued, left, q->max_io, r->copied));
+    uint64_t within = (r->offset + r->issued) & (q->h->extents.extent_size - 1);
+    uint32_t before, fetched = rblk_read_widen(len, within, left, &before);
     uint8_t *dest = r->buf + r->issued, *copy = NULL;
 
     if (b->count == RBLK_BATCH_MAX || rblk_link_room(q) == 0)
         return false;
-    if (r->copied) {
-        copy = rblk_pool_take_bounce(&q->pool, len);
+    if (r->copied || fetched > len) {
+        copy = rblk_pool_take_bounce(&q->pool, fetched);
         if (!copy)
             return false;
     }
     /* The work request of rdma_post_read; built here because several go out in one call. */
     b->sge[b->count][0] = (struct ibv_sge){
         .addr = (uintptr_t)(copy ? copy : dest),
-        .length = len,
+        .length = fetched,
         .lkey = copy ? q->mr->lkey : r->lkey,
     };
     b->wr[b->count] = (struct ibv_send_wr){
         .sg_list = b->sge[b->count],
         .num_sge = 1,
         .opcode = IBV_WR_RDMA_READ,
-        .wr.rdma = {.remote_addr = addr, .rkey = rkey},
+        .wr.rdma = {.remote_addr = addr - before, .rkey = rkey},
     };
     q->sq[(q->sq_posted + b->count) % q->sq_size] = (struct rblk_sq_entry){
         .request = r,
         .copy = copy,
+        .fetched = fetched,
+        .before = before,
         .dest = dest,
         .len = len,
     };

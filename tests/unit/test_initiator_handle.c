@@ -148,6 +148,31 @@ START_TEST(reads_split_by_extent_and_max_io)
 }
 END_TEST
 
+static void assert_widened(uint32_t len, uint64_t within, uint64_t left, uint32_t fetched,
+                           uint32_t before)
+{
+    uint32_t got;
+
+    ck_assert_uint_eq(rblk_read_widen(len, within, left, &got), fetched);
+    ck_assert_uint_eq(got, before);
+}
+
+START_TEST(tiny_reads_ask_for_more)
+{
+    assert_widened(64, 0, 64, 64, 0);
+    assert_widened(4096, 100, 4096, 4096, 0);
+    assert_widened(1, 0, 64, 64, 0);
+    assert_widened(63, 5000, 1u << 20, 64, 0);
+    /* At the end of an extent it is what lies before. */
+    assert_widened(1, 4096, 1, 64, 63);
+    assert_widened(6, 1000, 63, 64, 1);
+    assert_widened(6, 58, 6, 64, 58);
+    /* An extent of few bytes is read as a whole. */
+    assert_widened(1, 0, 1, 1, 0);
+    assert_widened(2, 7, 3, 10, 7);
+}
+END_TEST
+
 START_TEST(writes_split_by_max_io)
 {
     const uint32_t mib = 1u << 20;
@@ -281,6 +306,7 @@ static Suite *handle_suite(void)
     tcase_add_test(tcase, a_uri_that_does_not_parse);
     tcase_add_test(tcase, error_texts_belong_to_thread_and_handle);
     tcase_add_test(tcase, reads_split_by_extent_and_max_io);
+    tcase_add_test(tcase, tiny_reads_ask_for_more);
     tcase_add_test(tcase, writes_split_by_max_io);
     tcase_add_test(tcase, a_stall_is_counted_from_where_it_is_found);
     tcase_add_test(tcase, another_write_verifier_is_not_passed_over);
