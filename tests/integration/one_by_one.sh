@@ -4,9 +4,9 @@
 
 . "$(dirname "$0")/lib.sh"
 
+[ "$TEST_PROVIDER" = soft ] || skip "only the software device sends by system calls"
 need_fuse
 need_command strace
-[ "$TEST_PROVIDER" = soft ] || skip "only the software device sends by system calls"
 
 count=50
 make_disk disk $((4096 * count))
