@@ -550,7 +550,8 @@ static void sleep_until_event(struct worker *w, bool busy)
         drain_wake_fd(w);
 }
 
-static void worker_wait(struct worker *w)
+/* Waits for something to do. Returns whether a round of a spin has done some of it. */
+static bool worker_wait(struct worker *w)
 {
     bool busy = counter_get(&w->inflight) > 0;
     struct spin *spin = busy ? &w->completion_spin : &w->request_spin;
@@ -560,7 +561,7 @@ static void worker_wait(struct worker *w)
     if (spun && spin_rounds(w, spin, start)) {
         spin_learn(spin, rblk_now_ns() - start, false);
         counter_add(&w->metrics.spins, 1);
-        return;
+        return true;
     }
     counter_add(&w->metrics.sleeps, 1);
     if (w->index > 0 && !busy)
@@ -569,6 +570,7 @@ static void worker_wait(struct worker *w)
         sleep_until_event(w, busy);
     /* A spin in vain counts as a long wait, however soon the sleep after it ended. */
     spin_learn(spin, spun ? UINT64_MAX : rblk_now_ns() - start, true);
+    return false;
 }
 
 static bool may_end(const struct worker *w, unsigned int done)
@@ -607,7 +609,8 @@ static void *worker_main(void *arg)
         if (may_end(w, done))
             break;
         if (done == 0 || others_turn(w))
-            worker_wait(w);
+            while (worker_wait(w) && others_turn(w))
+                ;
     }
     kernel_offer_replies(NULL, NULL);
     answers_close(&w->answers);
