@@ -16,7 +16,8 @@
 
 /*
  * The same path may also fail for no fault of ours, and then siw gives up the connection
- * (tests/vm/README.md). So no response is that short: what is asked for is at least this long.
+ * (tests/vm/README.md). So no response is that short: what is asked for is at least this long. That
+ * is too long for the path, so it may cross a page.
  */
 #define READ_LEAST 64u
 
