@@ -266,11 +266,9 @@ void rblk_link_close(struct rblk_queue *q);
 
 /* How many bytes of a read of `len` bytes one work request takes. left: in this extent. */
 uint64_t rblk_read_piece(uint64_t len, uint64_t left, uint32_t max_io, bool copied);
-/* How many of a part's `len` bytes at remote address `addr` one READ may ask for; see read.c. */
-uint32_t rblk_read_within_page(uint64_t addr, uint32_t len);
 /*
  * How many bytes the READ for a part of `len` bytes asks for: `len`, or more around it when that is
- * few. within, left: bytes before and from the part's begin in its extent. before: how many come
+ * few (see read.c). within, left: bytes before and from the part's begin in its extent. before: how many come
  * before the part.
  */
 uint32_t rblk_read_widen(uint32_t len, uint64_t within, uint64_t left, uint32_t *before);

@@ -7,17 +7,11 @@
 #include "queue.h"
 
 /*
- * Kernel siw (seen in 6.1: siw_try_1seg) copies a response that fits beside its header, some tens
- * of bytes, by a path that takes the wrong part of it from each page when the source crosses a
- * page. Such reads are rare, so they are split for every device.
- */
-#define READ_SMALL 256u
-#define READ_PAGE 4096u
-
-/*
- * The same path may also fail for no fault of ours, and then siw gives up the connection
- * (tests/vm/README.md). So no response is that short: what is asked for is at least this long. That
- * is too long for the path, so it may cross a page.
+ * Kernel siw (6.1: siw_try_1seg) copies a response that fits beside its header, up to 32 bytes, by
+ * a path that takes wrong bytes when the source crosses a page, and that may fail for no fault of
+ * ours, after which siw gives up the connection (tests/vm/README.md). So no response is that short,
+ * on any device: what is asked for is at least this long, but for an extent that is shorter, which
+ * does not cross a page.
  */
 #define READ_LEAST 64u
 
@@ -27,13 +21,6 @@ uint64_t rblk_read_piece(uint64_t len, uint64_t left, uint32_t max_io, bool copi
     uint64_t limit = copied && max_io > RBLK_BOUNCE_MAX ? RBLK_BOUNCE_MAX : max_io;
 
     return piece < limit ? piece : limit;
-}
-
-uint32_t rblk_read_within_page(uint64_t addr, uint32_t len)
-{
-    uint32_t in_page = READ_PAGE - (uint32_t)(addr % READ_PAGE);
-
-    return len <= READ_SMALL && len > in_page ? in_page : len;
 }
 
 uint32_t rblk_read_widen(uint32_t len, uint64_t within, uint64_t left, uint32_t *before)
@@ -55,8 +42,7 @@ static bool issue_part(struct rblk_queue *q, struct rblk_request *r, uint64_t ad
                        uint64_t left)
 {
     struct rblk_batch *b = &q->batch;
-    uint32_t len = rblk_read_within_page(
-        addr, (uint32_t)rblk_read_piece(r->len - r->issued, left, q->max_io, r->copied));
+    uint32_t len = (uint32_t)rblk_read_piece(r->len - r->issued, left, q->max_io, r->copied);
     uint64_t within = (r->offset + r->issued) & (q->h->extents.extent_size - 1);
     uint32_t before, fetched = rblk_read_widen(len, within, left, &before);
     uint8_t *dest = r->buf + r->issued, *copy = NULL;

@@ -3,6 +3,7 @@
  * failure says */
 #include <check.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,12 +140,6 @@ START_TEST(reads_split_by_extent_and_max_io)
     ck_assert_uint_eq(rblk_read_piece(5 * mib, 100, mib, true), 100);
     ck_assert_uint_eq(rblk_read_piece(5 * mib, mib, 4096, true), 4096);
     ck_assert_uint_eq(rblk_read_piece(UINT64_MAX, UINT64_MAX, UINT32_MAX, false), UINT32_MAX);
-    /* Small reads do not cross a page of the target; others may. */
-    ck_assert_uint_eq(rblk_read_within_page(0x10000 + 4084, 13), 12);
-    ck_assert_uint_eq(rblk_read_within_page(0x10000 + 4084, 12), 12);
-    ck_assert_uint_eq(rblk_read_within_page(0x10000 + 4095, 256), 1);
-    ck_assert_uint_eq(rblk_read_within_page(0x10000 + 4095, 257), 257);
-    ck_assert_uint_eq(rblk_read_within_page(0x11000, 256), 256);
 }
 END_TEST
 
@@ -170,6 +165,24 @@ START_TEST(tiny_reads_ask_for_more)
     /* An extent of few bytes is read as a whole. */
     assert_widened(1, 0, 1, 1, 0);
     assert_widened(2, 7, 3, 10, 7);
+}
+END_TEST
+
+/* Wherever in an extent a part lies: never few bytes, all of the part, nothing outside. */
+START_TEST(no_read_is_tiny)
+{
+    const uint64_t extents[] = {64, 65, 127, 4096, 4097, 1u << 20};
+
+    for (size_t i = 0; i < sizeof(extents) / sizeof(*extents); i++)
+        for (uint64_t at = 0; at < extents[i]; at += at < 200 || at + 200 > extents[i] ? 1 : 61)
+            for (uint32_t len = 1; len <= 80 && len <= extents[i] - at; len++) {
+                uint32_t before, fetched = rblk_read_widen(len, at, extents[i] - at, &before);
+
+                if (fetched < 64 || before > at || fetched < before + len ||
+                    at - before + fetched > extents[i])
+                    ck_abort_msg("%u bytes at %" PRIu64 " of %" PRIu64 ": %u, %u before", len, at,
+                                 extents[i], fetched, before);
+            }
 }
 END_TEST
 
@@ -307,6 +320,7 @@ static Suite *handle_suite(void)
     tcase_add_test(tcase, error_texts_belong_to_thread_and_handle);
     tcase_add_test(tcase, reads_split_by_extent_and_max_io);
     tcase_add_test(tcase, tiny_reads_ask_for_more);
+    tcase_add_test(tcase, no_read_is_tiny);
     tcase_add_test(tcase, writes_split_by_max_io);
     tcase_add_test(tcase, a_stall_is_counted_from_where_it_is_found);
     tcase_add_test(tcase, another_write_verifier_is_not_passed_over);
