@@ -423,6 +423,24 @@ mount_process()
     fail "no process serves $1"
 }
 
+# trace_worker PLACE CALLS: writes the system calls CALLS of the first worker of the mount to the file "trace"
+# from now on, one line each, until end_trace.
+trace_worker()
+{
+    local pid worker
+    pid=$(mount_process "$1")
+    worker=$(grep -lx worker-0 "/proc/$pid/task/"*/comm | cut -d / -f 5)
+    start_background strace -q -e trace="$2" -e signal=none -s 8 -o trace -p "$worker"
+    wait_for "$PATIENCE" grep -q '^TracerPid:.*[1-9]' "/proc/$pid/task/$worker/status" ||
+        fail "strace has not attached to the worker"
+}
+
+end_trace()
+{
+    kill "$BACKGROUND_PID"
+    wait "$BACKGROUND_PID" || true
+}
+
 # assert_nothing_mounted PLACE...: neither a mount nor a mount process is left.
 assert_nothing_mounted()
 {

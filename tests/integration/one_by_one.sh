@@ -13,17 +13,10 @@ count=50
 make_disk disk $((4096 * count))
 start_target "disk=$TEST_DIR/disk"
 mount_disk "$TARGET_URI/disk" "$TEST_DIR/mnt"
-rblk status --json >status.json
-pid=$(json status.json 'v[0]["pid"]')
-worker=$(grep -lx worker-0 "/proc/$pid/task/"*/comm | cut -d / -f 5)
-
-start_background strace -q -e trace=read,sendmsg,writev,poll,sched_yield -e signal=none -s 8 -o trace -p "$worker"
-wait_for "$PATIENCE" grep -q '^TracerPid:.*[1-9]' "/proc/$pid/task/$worker/status" ||
-    fail "strace has not attached to the worker"
+trace_worker "$TEST_DIR/mnt" read,sendmsg,writev,poll,sched_yield
 timeout 60 dd if=mnt/disk of=read iflag=direct bs=4096 count=$count status=none
 assert_same_bytes read disk
-kill "$BACKGROUND_PID"
-wait "$BACKGROUND_PID" || true
+end_trace
 
 # A request begins with its length, 80 bytes, and FUSE_READ, 15 (struct fuse_in_header); its answer is a header
 # of 16 bytes and the data.
