@@ -96,7 +96,8 @@ static void clear_wakeups(struct rblk_queue *q)
     q->slept = false;
     if (!q->channel)
         return;
-    while (ibv_get_cq_event(q->channel, &cq, &context) == 0) {
+    /* One event is all that the queue raises each time it is armed. */
+    if (ibv_get_cq_event(q->channel, &cq, &context) == 0) {
         q->armed = false;
         q->events_unacked++;
     }

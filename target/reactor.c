@@ -111,17 +111,16 @@ static unsigned int poll_all(struct reactor *r)
     return total;
 }
 
-static void take_cq_events(struct reactor_cq *cq)
+/* One event is all that the queue raises each time it is armed: asking for another costs for nothing.
+ */
+static void take_cq_event(struct reactor_cq *cq)
 {
     struct ibv_cq *which;
-    unsigned int events = 0;
     void *context;
 
     cq->watched = false;
-    while (events < POLL_BATCH && ibv_get_cq_event(cq->channel, &which, &context) == 0)
-        events++;
-    if (events) {
-        ibv_ack_cq_events(cq->cq, events);
+    if (ibv_get_cq_event(cq->channel, &which, &context) == 0) {
+        ibv_ack_cq_events(cq->cq, 1);
         cq->armed = false;
     }
 }
@@ -147,7 +146,7 @@ static void ring_result(struct reactor *r, uint64_t data, int result)
         io_ring_done(object, result);
         break;
     case TAG_CQ:
-        take_cq_events(object);
+        take_cq_event(object);
         break;
     case TAG_ORDERS:
         r->orders_watched = false;
