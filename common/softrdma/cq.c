@@ -178,11 +178,13 @@ static bool drive(struct soft_cq *cq)
     uint32_t first, looks;
     bool productive = false;
 
-    if (used == 0)
-        return false;
-    if (used > LOOKS && cq->channel != NULL &&
+    /* The channel knows all whose sockets it watches, also those that near[] had no room for. */
+    if ((used > LOOKS || atomic_load_explicit(&cq->strangers, memory_order_relaxed) > 0) &&
+        cq->channel != NULL &&
         atomic_load_explicit(&cq->channel->delegated, memory_order_relaxed) > 0)
         return soft_channel_drive(cq->channel) > 0;
+    if (used == 0)
+        return false;
     looks = used < LOOKS ? used : LOOKS;
     first = used <= LOOKS ? 0 : atomic_fetch_add_explicit(&cq->turn, looks, memory_order_relaxed);
     for (uint32_t i = 0; i < looks; i++) {
@@ -274,15 +276,18 @@ int soft_cq_notify(struct ibv_cq *ibcq, int solicited_only)
 /* A queue pair begins to use the queue. */
 void soft_cq_attach(struct soft_cq *cq, uint32_t handle)
 {
+    uint32_t slot = 0;
+
     atomic_fetch_add(&cq->users, 1);
     pthread_mutex_lock(&cq->lock);
-    for (uint32_t i = 0; i < SOFT_NEAR_QPS; i++) {
-        if (atomic_load(&cq->near[i]) == 0) {
-            atomic_store(&cq->near[i], handle);
-            if (atomic_load(&cq->near_used) <= i)
-                atomic_store(&cq->near_used, i + 1);
-            break;
-        }
+    while (slot < SOFT_NEAR_QPS && atomic_load(&cq->near[slot]) != 0)
+        slot++;
+    if (slot < SOFT_NEAR_QPS) {
+        atomic_store(&cq->near[slot], handle);
+        if (atomic_load(&cq->near_used) <= slot)
+            atomic_store(&cq->near_used, slot + 1);
+    } else {
+        atomic_fetch_add(&cq->strangers, 1);
     }
     pthread_mutex_unlock(&cq->lock);
 }
@@ -290,12 +295,15 @@ void soft_cq_attach(struct soft_cq *cq, uint32_t handle)
 /* A queue pair is destroyed: its completions that nobody polled go with it. */
 void soft_cq_detach(struct soft_cq *cq, uint32_t handle)
 {
-    uint32_t count, kept = 0, used;
+    uint32_t count, kept = 0, used, slot = 0;
 
     pthread_mutex_lock(&cq->lock);
-    for (uint32_t i = 0; i < SOFT_NEAR_QPS; i++)
-        if (atomic_load(&cq->near[i]) == handle)
-            atomic_store(&cq->near[i], 0);
+    while (slot < SOFT_NEAR_QPS && atomic_load(&cq->near[slot]) != handle)
+        slot++;
+    if (slot < SOFT_NEAR_QPS)
+        atomic_store(&cq->near[slot], 0);
+    else
+        atomic_fetch_sub(&cq->strangers, 1);
     used = atomic_load(&cq->near_used);
     while (used > 0 && atomic_load(&cq->near[used - 1]) == 0)
         used--;

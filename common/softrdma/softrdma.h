@@ -252,6 +252,7 @@ struct soft_cq {
     uint32_t events_delivered;
     _Atomic uint32_t near[SOFT_NEAR_QPS]; /* queue pairs that polling may drive; 0 = none */
     atomic_uint near_used;                /* slots of near[] in use, counted from the first */
+    atomic_uint strangers;                /* queue pairs that found no slot of near[] free */
     atomic_uint turn;                     /* where the next look at near[] begins */
     _Atomic uint32_t delegate_hint;       /* queue pair whose worker produced completions */
     atomic_uint empty_polls;              /* in a row */

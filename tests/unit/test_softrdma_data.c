@@ -2,6 +2,7 @@
 /*
  * test_softrdma_data.c -- data path of the software RDMA device: send, write, read, order, events
  */
+#include "common/softrdma/softrdma.h"
 #include "suite.h"
 #include "test_softrdma_pair.h"
 
@@ -482,6 +483,64 @@ START_TEST(idle_uses_no_processor)
 }
 END_TEST
 
+/* The peer sends, and the first poll after the data is there looks at the socket that the channel watches. */
+static bool poll_receives(struct pair *pair, uint64_t wr_id)
+{
+    struct soft_qp *qp = (struct soft_qp *)pair->b.id->qp;
+    struct pollfd arrived = {.fd = qp->fd, .events = POLLIN};
+    struct ibv_wc wc;
+    bool received;
+
+    ck_assert_int_eq(post_recv(&pair->b, wr_id, 0, 64), 0);
+    soft_qp_delegate(qp, (struct soft_channel *)pair->b.comp);
+    ck_assert_int_eq(post(&pair->a, wr_id, IBV_WR_SEND, IBV_SEND_SIGNALED, 0, 4, 0, 0), 0);
+    poll(&arrived, 1, 100); /* the worker may have received it already */
+    received = ibv_poll_cq(pair->b.cq, 1, &wc) == 1;
+    if (!received)
+        wc = wait_wc(&pair->b);
+    ck_assert_uint_eq(wc.wr_id, wr_id);
+    expect_wc(&pair->a, wr_id, IBV_WC_SUCCESS);
+    pthread_mutex_lock(&qp->tx_lock);
+    received = received && qp->owner == SOFT_OWNER_CHANNEL;
+    pthread_mutex_unlock(&qp->tx_lock);
+    return received;
+}
+
+/*
+ * A completion queue remembers few queue pairs to look at when it is polled. The others are not forgotten
+ * when these go. The device's thread takes a socket that nobody looks at, so one success shows it.
+ */
+START_TEST(polling_drives_queue_pairs_beyond_the_near_ones)
+{
+    struct ibv_qp_init_attr init = {
+        .qp_type = IBV_QPT_RC,
+        .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+    };
+    struct ibv_qp *near[SOFT_NEAR_QPS];
+    unsigned int received = 0;
+    struct soft_cq *cq;
+    struct pair pair;
+
+    pair_open(&pair, NULL);
+    cq = (struct soft_cq *)pair.b.cq;
+    ck_assert_int_eq(fcntl(pair.b.comp->fd, F_SETFL, fcntl(pair.b.comp->fd, F_GETFL) | O_NONBLOCK),
+                     0);
+    init.send_cq = init.recv_cq = pair.b.cq;
+    soft_cq_detach(cq, pair.b.id->qp->qp_num);
+    for (size_t i = 0; i < SOFT_NEAR_QPS; i++) {
+        near[i] = ibv_create_qp(pair.b.pd, &init);
+        ck_assert_ptr_nonnull(near[i]);
+    }
+    soft_cq_attach(cq, pair.b.id->qp->qp_num);
+    for (size_t i = 0; i < SOFT_NEAR_QPS; i++)
+        ck_assert_int_eq(ibv_destroy_qp(near[i]), 0);
+    for (uint64_t i = 0; i < 50 && received == 0; i++)
+        received += poll_receives(&pair, i);
+    ck_assert_uint_gt(received, 0);
+    pair_close(&pair);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("softrdma_data");
@@ -505,6 +564,7 @@ int main(void)
     tcase_add_test(tcase, both_ends_read_at_once);
     tcase_add_test(tcase, one_sided_needs_no_application);
     tcase_add_test(tcase, idle_uses_no_processor);
+    tcase_add_test(tcase, polling_drives_queue_pairs_beyond_the_near_ones);
     suite_add_tcase(suite, tcase);
     return suite_run(suite);
 }
