@@ -4,7 +4,7 @@
 
 #include <errno.h>
 #include <linux/magic.h>
-#include <stdbool.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
@@ -16,17 +16,27 @@
 #define SLOW_NS 1000000u
 #define SLOW_NS_PER_BYTE 2u
 
+/* How long after a slow write the next ones are looked at. */
+#define SUSPECT_NS 1000000000u
+
 #define PAUSE_MIN_MS 100u
 #define PAUSE_MAX_MS 10000u
 /* A pause after another one within so many lengths of that is twice as long. */
 #define PAUSE_REMEMBERED 10u
 
-void write_now_learn(struct write_pace *pace, uint32_t length, uint64_t start_ns, uint64_t end_ns)
+bool write_now_slow(uint32_t length, uint64_t took_ns)
+{
+    return took_ns > SLOW_NS + (uint64_t)length * SLOW_NS_PER_BYTE;
+}
+
+void write_now_learn(struct write_pace *pace, uint64_t start_ns, uint64_t end_ns,
+                     enum write_delay delay)
 {
     uint64_t since = atomic_load_explicit(&pace->not_before_ns, memory_order_relaxed);
     uint32_t pause = atomic_load_explicit(&pace->pause_ms, memory_order_relaxed);
 
-    if (end_ns - start_ns <= SLOW_NS + (uint64_t)length * SLOW_NS_PER_BYTE)
+    atomic_store_explicit(&pace->suspect_until_ns, end_ns + SUSPECT_NS, memory_order_relaxed);
+    if (delay != WRITE_DELAY_WAIT)
         return;
     if (pause && start_ns < since + (uint64_t)pause * PAUSE_REMEMBERED * 1000000u)
         pause = pause < PAUSE_MAX_MS / 2 ? pause * 2 : PAUSE_MAX_MS;
@@ -35,6 +45,15 @@ void write_now_learn(struct write_pace *pace, uint32_t length, uint64_t start_ns
     atomic_store_explicit(&pace->pause_ms, pause, memory_order_relaxed);
     atomic_store_explicit(&pace->not_before_ns, end_ns + (uint64_t)pause * 1000000u,
                           memory_order_relaxed);
+    atomic_store_explicit(&pace->given_back, true, memory_order_relaxed);
+}
+
+/* How often this thread has given up the CPU to wait (man getrusage: ru_nvcsw). */
+static long waits_so_far(void)
+{
+    struct rusage usage;
+
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nvcsw : 0;
 }
 
 /* Where a buffered write is a copy into memory of this machine. */
@@ -77,12 +96,15 @@ static int64_t find_way(struct write_pace *pace, int fd, const void *data, uint3
 }
 
 /* A volume that had to be given back stays so while there is a queue of writes to wait behind. */
-static bool paused(const struct write_pace *pace, uint64_t now_ns)
+static bool paused(struct write_pace *pace, uint64_t now_ns)
 {
-    if (atomic_load_explicit(&pace->pause_ms, memory_order_relaxed) == 0)
+    if (!atomic_load_explicit(&pace->given_back, memory_order_relaxed))
         return false;
-    return now_ns < atomic_load_explicit(&pace->not_before_ns, memory_order_relaxed) ||
-           atomic_load_explicit(&pace->in_ring, memory_order_relaxed) > 0;
+    if (now_ns < atomic_load_explicit(&pace->not_before_ns, memory_order_relaxed) ||
+        atomic_load_explicit(&pace->in_ring, memory_order_relaxed) > 0)
+        return true;
+    atomic_store_explicit(&pace->given_back, false, memory_order_relaxed);
+    return false;
 }
 
 int64_t write_now(struct write_pace *pace, int fd, const void *data, uint32_t length,
@@ -91,6 +113,8 @@ int64_t write_now(struct write_pace *pace, int fd, const void *data, uint32_t le
     int way = atomic_load_explicit(&pace->way, memory_order_relaxed);
     uint64_t start, end;
     int64_t result;
+    bool suspect;
+    long waits = 0;
 
     if (way == WRITE_WAY_RING || offset % pace->unit || length % pace->unit)
         return -EAGAIN;
@@ -99,11 +123,20 @@ int64_t write_now(struct write_pace *pace, int fd, const void *data, uint32_t le
     start = rblk_now_ns();
     if (paused(pace, start))
         return -EAGAIN;
+    suspect = start < atomic_load_explicit(&pace->suspect_until_ns, memory_order_relaxed);
+    if (suspect)
+        waits = waits_so_far();
     result = pwrite(fd, data, length, (off_t)offset);
     if (result < 0)
         result = errno == EINTR ? -EAGAIN : -errno;
     end = rblk_now_ns();
-    write_now_learn(pace, length, start, end);
+    if (write_now_slow(length, end - start)) {
+        enum write_delay delay = WRITE_DELAY_UNKNOWN;
+
+        if (suspect)
+            delay = waits_so_far() == waits ? WRITE_DELAY_CPU : WRITE_DELAY_WAIT;
+        write_now_learn(pace, start, end, delay);
+    }
     *spent_ns += end - start;
     return result;
 }

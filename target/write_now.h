@@ -12,8 +12,12 @@
  *     hang;
  *   - only for whole pages, which never have to be read first;
  *   - only for a bounded time in each round of the reactor, so that the others get their turn;
- *   - a write that took long (the kernel throttled it, or it waited for the journal) gives the
- *     volume back to io_uring for a while, the longer the more often that happens.
+ *   - a write that took long because it waited (the kernel throttled it, or the journal was busy)
+ *     gives the volume back to io_uring for a while, the longer the more often that happens.
+ *
+ * A write also takes long when another thread gets the CPU meanwhile, which says nothing about the
+ * file. What tells the two apart is a system call, so writes are only looked at in this way for
+ * some time after a slow one: the first slow write makes suspicious, the next that waits decides.
  *
  * So a slow disk delays the other volumes of a reactor by one write now and then. A file system
  * that is frozen (fsfreeze) holds up the reactor that writes to it until it thaws. Source: man
@@ -23,6 +27,7 @@
 #define RBLK_TARGET_WRITE_NOW_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum write_way {
@@ -36,8 +41,17 @@ struct write_pace {
     uint32_t unit;            /* bytes: what can be written without reading; set at the start */
     _Atomic int way;          /* enum write_way */
     _Atomic uint32_t in_ring; /* writes that io_uring has now */
-    _Atomic uint64_t not_before_ns; /* rblk_now_ns clock; until then io_uring writes */
-    _Atomic uint32_t pause_ms;      /* the last time it was given back; 0: never */
+    _Atomic uint64_t suspect_until_ns; /* rblk_now_ns clock; until then waits are looked for */
+    _Atomic uint64_t not_before_ns;    /* the same clock; until then io_uring writes */
+    _Atomic uint32_t pause_ms;         /* the last time it was given back; 0: never */
+    _Atomic bool given_back;           /* and the queue that built up then is not empty yet */
+};
+
+/* What kept a write that took long. */
+enum write_delay {
+    WRITE_DELAY_UNKNOWN,
+    WRITE_DELAY_CPU,  /* another thread had the CPU */
+    WRITE_DELAY_WAIT, /* something that it waited for */
 };
 
 /* What the kind of fd's file allows. Before the reactors know it. */
@@ -51,9 +65,10 @@ void write_pace_init(struct write_pace *pace, int fd);
 int64_t write_now(struct write_pace *pace, int fd, const void *data, uint32_t length,
                   uint64_t offset, uint64_t *spent_ns);
 
-/*
- * Tells how long a write of length bytes took that began at start_ns. For write_now and its test.
- */
-void write_now_learn(struct write_pace *pace, uint32_t length, uint64_t start_ns, uint64_t end_ns);
+/* Does a write of length bytes that took so long count as slow? For write_now and its test. */
+bool write_now_slow(uint32_t length, uint64_t took_ns);
+/* Tells of a slow write, and what it was slow for. For write_now and its test. */
+void write_now_learn(struct write_pace *pace, uint64_t start_ns, uint64_t end_ns,
+                     enum write_delay delay);
 
 #endif

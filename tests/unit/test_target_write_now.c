@@ -3,9 +3,14 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -127,14 +132,12 @@ START_TEST(an_error_is_told)
 END_TEST
 
 /* A write that waited stops the others, the longer the more often it happens, and not for ever. */
-START_TEST(a_slow_write_gives_the_volume_back)
+START_TEST(a_write_that_waited_gives_the_volume_back)
 {
     uint64_t now = rblk_now_ns();
 
     pace.way = WRITE_WAY_NOW;
-    write_now_learn(&pace, 4096, now - MS, now);
-    ck_assert_uint_eq(pace.pause_ms, 0);
-    write_now_learn(&pace, 4096, now - 2 * MS, now);
+    write_now_learn(&pace, now - 2 * MS, now, WRITE_DELAY_WAIT);
     ck_assert_uint_eq(pace.pause_ms, 100);
     ck_assert_int_eq(try_write(fd, 4096, 0), -EAGAIN);
     expect_byte(0, 0);
@@ -142,13 +145,13 @@ START_TEST(a_slow_write_gives_the_volume_back)
     for (unsigned int expected = 200; expected < 40000; expected *= 2) {
         uint64_t then = pace.not_before_ns + MS;
 
-        write_now_learn(&pace, 4096, then, then + 5 * MS);
+        write_now_learn(&pace, then, then + 5 * MS, WRITE_DELAY_WAIT);
         ck_assert_uint_eq(pace.pause_ms, expected < 10000 ? expected : 10000);
         ck_assert_uint_eq(pace.not_before_ns, then + 5 * MS + pace.pause_ms * MS);
     }
     /* After a long time without: as at first. */
     now = pace.not_before_ns + 200000 * MS;
-    write_now_learn(&pace, 4096, now, now + 2 * MS);
+    write_now_learn(&pace, now, now + 2 * MS, WRITE_DELAY_WAIT);
     ck_assert_uint_eq(pace.pause_ms, 100);
     /* The pause is over, but there is a queue to wait behind. */
     pace.not_before_ns = rblk_now_ns();
@@ -156,18 +159,100 @@ START_TEST(a_slow_write_gives_the_volume_back)
     ck_assert_int_eq(try_write(fd, 4096, 0), -EAGAIN);
     pace.in_ring = 0;
     ck_assert_int_eq(try_write(fd, 4096, 0), 4096);
+    /* What io_uring has later, part of a page perhaps, is no such queue. */
+    pace.in_ring = 1;
+    ck_assert_int_eq(try_write(fd, 4096, 4096), 4096);
+}
+END_TEST
+
+/* A thread that had to leave the CPU to another says nothing about the file. */
+START_TEST(a_write_that_was_interrupted_does_not)
+{
+    uint64_t now = rblk_now_ns();
+
+    pace.way = WRITE_WAY_NOW;
+    write_now_learn(&pace, now - 50 * MS, now, WRITE_DELAY_UNKNOWN);
+    ck_assert_uint_eq(pace.pause_ms, 0);
+    ck_assert_uint_eq(pace.suspect_until_ns, now + 1000 * MS);
+    ck_assert_int_eq(try_write(fd, 4096, 0), 4096);
+    write_now_learn(&pace, now, now + 50 * MS, WRITE_DELAY_CPU);
+    ck_assert_uint_eq(pace.pause_ms, 0);
+    ck_assert_uint_eq(pace.suspect_until_ns, now + 1050 * MS);
+    ck_assert_int_eq(try_write(fd, 4096, 4096), 4096);
+}
+END_TEST
+
+struct late_page {
+    int uffd;
+    useconds_t delay_us;
+};
+
+/* Provides the one page that is missing, late. */
+static void *provide_late(void *opaque)
+{
+    struct late_page *late = opaque;
+    struct uffd_msg fault;
+    struct uffdio_zeropage zero = {.mode = 0};
+
+    if (read(late->uffd, &fault, sizeof(fault)) != sizeof(fault))
+        return NULL;
+    usleep(late->delay_us);
+    zero.range.start = fault.arg.pagefault.address & ~4095ull;
+    zero.range.len = 4096;
+    ioctl(late->uffd, UFFDIO_ZEROPAGE, &zero);
+    return NULL;
+}
+
+/* Writes from memory whose page comes after some milliseconds: a write that waits. */
+static int64_t write_that_waits(uint64_t offset)
+{
+    struct late_page late = {.delay_us = 5000};
+    struct uffdio_api api = {.api = UFFD_API};
+    struct uffdio_register range = {.mode = UFFDIO_REGISTER_MODE_MISSING};
+    pthread_t thread;
+    int64_t n;
+    void *page;
+
+    late.uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+    ck_assert_msg(late.uffd >= 0, "userfaultfd: %s; unit tests run as root", strerror(errno));
+    ck_assert_int_eq(ioctl(late.uffd, UFFDIO_API, &api), 0);
+    page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(page, MAP_FAILED);
+    range.range.start = (uintptr_t)page;
+    range.range.len = 4096;
+    ck_assert_int_eq(ioctl(late.uffd, UFFDIO_REGISTER, &range), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, provide_late, &late), 0);
+    n = write_now(&pace, fd, page, 4096, offset, &spent_ns);
+    pthread_join(thread, NULL);
+    munmap(page, 4096);
+    close(late.uffd);
+    return n;
+}
+
+/* The first slow write makes suspicious, the second one shows that it waits. */
+START_TEST(waiting_is_noticed)
+{
+    pace.way = WRITE_WAY_NOW;
+    ck_assert_int_eq(write_that_waits(0), 4096);
+    ck_assert_uint_eq(pace.pause_ms, 0);
+    ck_assert_uint_gt(pace.suspect_until_ns, rblk_now_ns());
+    /* However long the machine took until here. */
+    pace.suspect_until_ns = UINT64_MAX;
+    ck_assert_int_eq(try_write(fd, 4096, 0), 4096);
+    ck_assert_uint_eq(pace.pause_ms, 0);
+    ck_assert_int_eq(write_that_waits(4096), 4096);
+    ck_assert_uint_eq(pace.pause_ms, 100);
+    ck_assert(pace.given_back);
 }
 END_TEST
 
 /* A long write may take longer. */
 START_TEST(large_writes_have_more_time)
 {
-    uint64_t now = rblk_now_ns();
-
-    write_now_learn(&pace, SIZE, now - 3 * MS, now);
-    ck_assert_uint_eq(pace.pause_ms, 0);
-    write_now_learn(&pace, SIZE, now - 4 * MS, now);
-    ck_assert_uint_eq(pace.pause_ms, 100);
+    ck_assert(!write_now_slow(4096, MS));
+    ck_assert(write_now_slow(4096, 2 * MS));
+    ck_assert(!write_now_slow(SIZE, 3 * MS));
+    ck_assert(write_now_slow(SIZE, 4 * MS));
 }
 END_TEST
 
@@ -182,7 +267,9 @@ int main(void)
     tcase_add_test(tc, only_whole_pages);
     tcase_add_test(tc, ring_writes_are_left_alone);
     tcase_add_test(tc, an_error_is_told);
-    tcase_add_test(tc, a_slow_write_gives_the_volume_back);
+    tcase_add_test(tc, a_write_that_waited_gives_the_volume_back);
+    tcase_add_test(tc, a_write_that_was_interrupted_does_not);
+    tcase_add_test(tc, waiting_is_noticed);
     tcase_add_test(tc, large_writes_have_more_time);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
