@@ -13,8 +13,14 @@
  * end the wait.
  *
  * All workers would be woken by each request if all listened to the kernel while asleep. So only
- * the first one (the leader) does. The others are dormant until the leader has more than it can do;
- * then it wakes one more, which works until there is nothing left for it.
+ * one does: the first that is not full, which mostly is the first of all (the leader). The others
+ * are dormant until the leader has more than it can do; then it wakes one more, which works until
+ * there is nothing left for it. A worker that is full, of writes to a disk that hangs perhaps, says
+ * so before it sleeps, and if it was the one that listens, it wakes the next that is not full. That
+ * worker finds those before it full and listens in their place; when one of them has room again, it
+ * finds that too, before its next sleep. Each worker states that it is full before it looks at the
+ * others, all in one order (memory_order_seq_cst), and whoever is woken looks after it has cleared
+ * its eventfd: so of two that fill up at once, one sees the other.
  */
 
 #define FUSE_USE_VERSION 312
@@ -124,6 +130,7 @@ struct worker {
     bool gone;                   /* the kernel has closed the connection */
     bool awake;                  /* a follower that was called */
     _Atomic bool dormant;        /* a follower that may be called */
+    _Atomic bool full;           /* asleep, or about to be, with no room for another request */
     struct spin request_spin;    /* waits with nothing under way */
     struct spin completion_spin; /* waits with requests under way */
     bool one_by_one;             /* the last requests came alone, with nothing else under way */
@@ -412,6 +419,33 @@ static bool take_request(struct worker *w)
     return true;
 }
 
+/* Does this worker listen to the kernel while it sleeps? */
+static bool is_listener(const struct worker *w)
+{
+    for (unsigned int i = 0; i < w->index; i++)
+        if (!atomic_load(&w->frontend->workers[i].full))
+            return false;
+    return true;
+}
+
+/* Says before a sleep whether there is room, and finds another listener when there is none. */
+static void state_fullness(struct worker *w)
+{
+    struct frontend *f = w->frontend;
+    bool full = !can_take(w);
+
+    if (atomic_load_explicit(&w->full, memory_order_relaxed) == full)
+        return;
+    atomic_store(&w->full, full);
+    if (!full || !is_listener(w))
+        return;
+    for (unsigned int i = w->index + 1; i < f->worker_count; i++)
+        if (!atomic_load(&f->workers[i].full)) {
+            eventfd_write(f->workers[i].wake_fd, 1);
+            return;
+        }
+}
+
 /* The leader has more than it can do: wakes one more worker, if one is asleep. */
 static void call_for_help(struct worker *w)
 {
@@ -508,17 +542,22 @@ static void drain_wake_fd(struct worker *w)
     eventfd_read(w->wake_fd, &ignored);
 }
 
-/* A follower without work sleeps here until it is called. */
+/* A follower without work sleeps here until it is called, or until the kernel calls the listener. */
 static void sleep_dormant(struct worker *w)
 {
-    struct pollfd p = {.fd = w->wake_fd, .events = POLLIN};
+    struct pollfd p[2] = {
+        {.fd = w->wake_fd, .events = POLLIN},
+        {.fd = w->fuse_fd, .events = POLLIN},
+    };
 
     w->awake = false;
     atomic_store(&w->dormant, true);
     while (!atomic_load(&w->frontend->stop) && !w->awake) {
-        poll(&p, 1, -1);
-        drain_wake_fd(w);
-        w->awake = !atomic_load(&w->dormant);
+        p[1].revents = 0;
+        poll(p, is_listener(w) ? 2 : 1, -1);
+        if (p[0].revents)
+            drain_wake_fd(w);
+        w->awake = p[1].revents || !atomic_load(&w->dormant);
     }
     atomic_store(&w->dormant, false);
 }
@@ -542,7 +581,7 @@ static void sleep_until_event(struct worker *w, bool busy)
         if (atomic_load_explicit(&w->frontend->stop, memory_order_relaxed))
             timeout = STOPPING_SLEEP_MS;
     }
-    if (w->index == 0 && can_take(w)) {
+    if (can_take(w) && is_listener(w)) {
         p[n].fd = w->fuse_fd;
         p[n++].events = POLLIN;
     }
@@ -564,6 +603,7 @@ static bool worker_wait(struct worker *w)
         return true;
     }
     counter_add(&w->metrics.sleeps, 1);
+    state_fullness(w);
     if (w->index > 0 && !busy)
         sleep_dormant(w);
     else

@@ -46,6 +46,7 @@ side_pids=()                # processes of side_by_side
 mounts=()                   # folders or files where a disk is mounted, newest last
 loops=()                    # loop devices
 filesystems=()              # folders where a file system is mounted, newest last
+frozen=()                   # those of them that are frozen
 
 # How long a program may take to end, in seconds; sanitized programs look for leaks first.
 SLOW=${RBLK_TEST_SLOW:-0}
@@ -398,6 +399,19 @@ unmount_filesystem()
     remove_from filesystems "$1"
 }
 
+# freeze_filesystem FOLDER: writes to it wait until it is thawed.
+freeze_filesystem()
+{
+    timeout 60 fsfreeze -f "$1"
+    frozen+=("$1")
+}
+
+thaw_filesystem()
+{
+    timeout 60 fsfreeze -u "$1"
+    remove_from frozen "$1"
+}
+
 # initiators: prints the ids of mount processes of this test.
 initiators()
 {
@@ -482,6 +496,9 @@ cleanup()
     trap - EXIT
     set +e
     cd /
+    for place in "${frozen[@]}"; do
+        timeout 10 fsfreeze -u "$place"
+    done
     for ((index = ${#filesystems[@]} - 1; index >= 0; index--)); do
         remove_mount "${filesystems[index]}"
     done
