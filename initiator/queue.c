@@ -96,7 +96,7 @@ static void clear_wakeups(struct rblk_queue *q)
     q->slept = false;
     if (!q->channel)
         return;
-    /* One event is all that the queue raises each time it is armed. */
+    /* The queue raises one event each time it is armed: there is no other to look for. */
     if (ibv_get_cq_event(q->channel, &cq, &context) == 0) {
         q->armed = false;
         q->events_unacked++;

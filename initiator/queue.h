@@ -268,8 +268,8 @@ void rblk_link_close(struct rblk_queue *q);
 uint64_t rblk_read_piece(uint64_t len, uint64_t left, uint32_t max_io, bool copied);
 /*
  * How many bytes the READ for a part of `len` bytes asks for: `len`, or more around it when that is
- * few (see read.c). within, left: bytes before and from the part's begin in its extent. before: how many come
- * before the part.
+ * few (see read.c). within, left: bytes before and from the part's begin in its extent. before: how
+ * many come before the part.
  */
 uint32_t rblk_read_widen(uint32_t len, uint64_t within, uint64_t left, uint32_t *before);
 /* Lock held: adds work requests for the waiting reads to the batch. */

@@ -111,8 +111,7 @@ static unsigned int poll_all(struct reactor *r)
     return total;
 }
 
-/* One event is all that the queue raises each time it is armed: asking for another costs for nothing.
- */
+/* The queue raises one event each time it is armed: there is no other to look for. */
 static void take_cq_event(struct reactor_cq *cq)
 {
     struct ibv_cq *which;

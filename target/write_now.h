@@ -44,7 +44,7 @@ struct write_pace {
     _Atomic uint64_t suspect_until_ns; /* rblk_now_ns clock; until then waits are looked for */
     _Atomic uint64_t not_before_ns;    /* the same clock; until then io_uring writes */
     _Atomic uint32_t pause_ms;         /* the last time it was given back; 0: never */
-    _Atomic bool given_back;           /* and the queue that built up then is not empty yet */
+    _Atomic bool given_back;           /* io_uring still has writes from the pause, or may have */
 };
 
 /* What kept a write that took long. */
