@@ -46,7 +46,7 @@ side_pids=()                # processes of side_by_side
 mounts=()                   # folders or files where a disk is mounted, newest last
 loops=()                    # loop devices
 filesystems=()              # folders where a file system is mounted, newest last
-frozen=()                   # those of them that are frozen
+frozen_filesystems=()       # those of them that are frozen
 
 # How long a program may take to end, in seconds; sanitized programs look for leaks first.
 SLOW=${RBLK_TEST_SLOW:-0}
@@ -173,11 +173,17 @@ need_loop()
     have_loop || must "no loop device is to be had"
 }
 
+# kernel_before VERSION
+kernel_before()
+{
+    [ "$(printf '%s\n' "$1" "$(uname -r)" | sort -V | head -n 1)" != "$1" ]
+}
+
 # registering_fills_holes: devices of kernels before 6.2 register writable mappings only, which allocates
 # the holes of a backing file; so it cannot be larger than the file system.
 registering_fills_holes()
 {
-    [ "$TEST_PROVIDER" != soft ] && [ "$(printf '%s\n' 6.2 "$(uname -r)" | sort -V | head -n 1)" != 6.2 ]
+    [ "$TEST_PROVIDER" != soft ] && kernel_before 6.2
 }
 
 need_command()
@@ -403,13 +409,13 @@ unmount_filesystem()
 freeze_filesystem()
 {
     timeout 60 fsfreeze -f "$1"
-    frozen+=("$1")
+    frozen_filesystems+=("$1")
 }
 
 thaw_filesystem()
 {
     timeout 60 fsfreeze -u "$1"
-    remove_from frozen "$1"
+    remove_from frozen_filesystems "$1"
 }
 
 # initiators: prints the ids of mount processes of this test.
@@ -496,7 +502,7 @@ cleanup()
     trap - EXIT
     set +e
     cd /
-    for place in "${frozen[@]}"; do
+    for place in "${frozen_filesystems[@]}"; do
         timeout 10 fsfreeze -u "$place"
     done
     for ((index = ${#filesystems[@]} - 1; index >= 0; index--)); do

@@ -6,8 +6,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-# Before, FUSE writes to a file go one at a time.
-[ "$(printf '%s\n' 6.2 "$(uname -r)" | sort -V | head -n 1)" = 6.2 ] || skip "no parallel direct writes before Linux 6.2"
+! kernel_before 6.2 || skip "before Linux 6.2, FUSE writes to a file go one at a time"
 need_fuse
 need_loop
 need_command mkfs.ext4 fsfreeze

@@ -24,7 +24,7 @@ wanted()
 # system_library NAME: its path.
 system_library()
 {
-    ldconfig -p | awk -v name="$1" '$1 == name { print $NF; exit }'
+    ldconfig -p | awk -v name="$1" '$1 == name && !found { print $NF; found = 1 }'
 }
 
 exported "$SOFTRDMA_LIB" >have.txt
