@@ -104,6 +104,17 @@ void rblk_conn_param(struct rdma_conn_param *p, uint8_t initiator_depth,
     p->rnr_retry_count = 6; /* 7 would mean for ever; credits make sure that none is needed */
 }
 
+bool rblk_cq_event_take(struct ibv_comp_channel *channel, struct ibv_cq *cq)
+{
+    struct ibv_cq *which;
+    void *context;
+
+    if (ibv_get_cq_event(channel, &which, &context) != 0)
+        return false;
+    ibv_ack_cq_events(cq, 1);
+    return true;
+}
+
 int rblk_qp_nudge(struct ibv_qp *qp, uint64_t wr_id)
 {
     struct ibv_send_wr wr = {.wr_id = wr_id, .opcode = IBV_WR_RDMA_WRITE}, *bad;

@@ -9,6 +9,7 @@
 #define RBLK_COMMON_VERBS_H
 
 #include <rdma/rdma_cma.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Sets O_NONBLOCK on a descriptor: 0 or -errno. */
@@ -46,6 +47,13 @@ int rblk_qp_create(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *send
  */
 void rblk_conn_param(struct rdma_conn_param *p, uint8_t initiator_depth,
                      uint8_t responder_resources, const void *private_data, uint8_t private_len);
+
+/*
+ * Takes the completion event of cq, the only one on a non-blocking channel, and acknowledges it.
+ * Returns whether there was one. A queue raises one event each time it is armed, so there is no other
+ * to look for. Source: man ibv_req_notify_cq, ibv_get_cq_event.
+ */
+bool rblk_cq_event_take(struct ibv_comp_channel *channel, struct ibv_cq *cq);
 
 /*
  * Posts an empty RDMA WRITE, which no end takes notice of, without asking for a completion: should it

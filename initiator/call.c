@@ -335,18 +335,13 @@ static void connection_lost(struct rblk_conn *conn, enum ibv_wc_status status)
 
 void rblk_calls_progress(struct rblk_conn *conn)
 {
-    unsigned int events = 0;
-    struct ibv_cq *cq;
     struct ibv_wc wc;
-    void *context;
     int n;
 
-    while (ibv_get_cq_event(conn->channel, &cq, &context) == 0)
-        events++;
-    if (events)
-        ibv_ack_cq_events(conn->cq, events);
+    if (rblk_cq_event_take(conn->channel, conn->cq))
+        conn->armed = false;
     /* Asked for before polling, so that nothing falls between the two. */
-    if ((events || !conn->armed) && ibv_req_notify_cq(conn->cq, 0) == 0)
+    if (!conn->armed && ibv_req_notify_cq(conn->cq, 0) == 0)
         conn->armed = true;
     while ((n = ibv_poll_cq(conn->cq, 1, &wc)) == 1) {
         if (wc.status != IBV_WC_SUCCESS)

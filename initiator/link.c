@@ -245,9 +245,6 @@ void rblk_link_close(struct rblk_queue *q)
 {
     rblk_endpoint_close(&q->endpoint);
     if (q->cq) {
-        if (q->events_unacked)
-            ibv_ack_cq_events(q->cq, q->events_unacked);
-        q->events_unacked = 0;
         ibv_destroy_cq(q->cq);
         q->cq = NULL;
     }

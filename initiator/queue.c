@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/verbs.h"
 #include "common/wake.h"
 #include "control.h"
 
@@ -83,8 +84,6 @@ void rblk_queue_kick(struct rblk_queue *q)
 /* Lock held: empties what made the descriptor readable. */
 static void clear_wakeups(struct rblk_queue *q)
 {
-    struct ibv_cq *cq;
-    void *context;
     uint64_t count;
 
     if (atomic_exchange_explicit(&q->kicked, false, memory_order_acquire) &&
@@ -94,13 +93,8 @@ static void clear_wakeups(struct rblk_queue *q)
     if (!q->slept)
         return;
     q->slept = false;
-    if (!q->channel)
-        return;
-    /* The queue raises one event each time it is armed: there is no other to look for. */
-    if (ibv_get_cq_event(q->channel, &cq, &context) == 0) {
+    if (q->channel && rblk_cq_event_take(q->channel, q->cq))
         q->armed = false;
-        q->events_unacked++;
-    }
 }
 
 /* -- requests -------------------------------------------------------------------------------- */

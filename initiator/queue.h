@@ -168,7 +168,6 @@ struct rblk_queue {
     _Atomic unsigned int sleepers; /* threads in rblk_queue_wait */
     bool armed;                    /* an event of the completion queue is due or in the channel */
     bool slept;                    /* armed since the last poll: the channel may be readable */
-    unsigned int events_unacked;
 
     /* Control thread only: for finding a queue that makes no progress. */
     uint64_t stalled_progress, stalled_since_ns; /* since: 0 when it was not found stalled */

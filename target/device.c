@@ -16,18 +16,11 @@
 static void completions_ready(struct target *t, void *object)
 {
     struct device *d = object;
-    struct ibv_cq *cq;
-    unsigned int events = 0;
-    void *context;
 
     (void)t;
     /* The loop polls the completion queue after each wake-up; here only the event is taken. */
-    while (events < POLL_BATCH && ibv_get_cq_event(d->channel, &cq, &context) == 0)
-        events++;
-    if (events) {
-        ibv_ack_cq_events(d->cq, events);
+    if (rblk_cq_event_take(d->channel, d->cq))
         d->armed = false;
-    }
 }
 
 static void async_ready(struct target *t, void *object)

@@ -111,17 +111,11 @@ static unsigned int poll_all(struct reactor *r)
     return total;
 }
 
-/* The queue raises one event each time it is armed: there is no other to look for. */
 static void take_cq_event(struct reactor_cq *cq)
 {
-    struct ibv_cq *which;
-    void *context;
-
     cq->watched = false;
-    if (ibv_get_cq_event(cq->channel, &which, &context) == 0) {
-        ibv_ack_cq_events(cq->cq, 1);
+    if (rblk_cq_event_take(cq->channel, cq->cq))
         cq->armed = false;
-    }
 }
 
 /* -- io_uring ------------------------------------------------------------------------------- */
