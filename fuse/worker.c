@@ -128,7 +128,6 @@ struct worker {
     size_t inflight_bytes;
     size_t unsent;               /* bytes of writes that were posted and not submitted */
     bool gone;                   /* the kernel has closed the connection */
-    bool awake;                  /* a follower that was called */
     _Atomic bool dormant;        /* a follower that may be called */
     _Atomic bool full;           /* asleep, or about to be, with no room for another request */
     struct spin request_spin;    /* waits with nothing under way */
@@ -549,15 +548,15 @@ static void sleep_dormant(struct worker *w)
         {.fd = w->wake_fd, .events = POLLIN},
         {.fd = w->fuse_fd, .events = POLLIN},
     };
+    bool called = false;
 
-    w->awake = false;
     atomic_store(&w->dormant, true);
-    while (!atomic_load(&w->frontend->stop) && !w->awake) {
+    while (!atomic_load(&w->frontend->stop) && !called) {
         p[1].revents = 0;
         poll(p, is_listener(w) ? 2 : 1, -1);
         if (p[0].revents)
             drain_wake_fd(w);
-        w->awake = p[1].revents || !atomic_load(&w->dormant);
+        called = p[1].revents || !atomic_load(&w->dormant);
     }
     atomic_store(&w->dormant, false);
 }

@@ -60,7 +60,7 @@ bool rblk_extents_lookup(struct rblk_extents *e, uint64_t offset, uint32_t stamp
                          uint32_t *rkey, uint64_t *left)
 {
     uint64_t index = offset >> e->shift;
-    uint64_t within = offset & (e->extent_size - 1);
+    uint64_t within = rblk_extents_within(e, offset);
     struct rblk_extent *entry = &e->entry[index];
 
     if (atomic_load_explicit(&entry->state, memory_order_acquire) != RBLK_EXTENT_MAPPED)

@@ -58,6 +58,12 @@ uint64_t rblk_extents_length(const struct rblk_extents *e, uint64_t index);
 /* The clock of rblk_extents_lookup: ticks of 67 ms. */
 uint32_t rblk_extents_stamp(void);
 
+/* Bytes of byte `offset`'s extent that come before it. */
+static inline uint64_t rblk_extents_within(const struct rblk_extents *e, uint64_t offset)
+{
+    return offset & (e->extent_size - 1);
+}
+
 /*
  * Data path, under a queue's lock: the remote address and key of byte `offset` (< size) and how
  * many bytes from there on lie in the same extent. False when the extent is not mapped.

@@ -43,7 +43,7 @@ static bool issue_part(struct rblk_queue *q, struct rblk_request *r, uint64_t ad
 {
     struct rblk_batch *b = &q->batch;
     uint32_t len = (uint32_t)rblk_read_piece(r->len - r->issued, left, q->max_io, r->copied);
-    uint64_t within = (r->offset + r->issued) & (q->h->extents.extent_size - 1);
+    uint64_t within = rblk_extents_within(&q->h->extents, r->offset + r->issued);
     uint32_t before, fetched = rblk_read_widen(len, within, left, &before);
     uint8_t *dest = r->buf + r->issued, *copy = NULL;
 

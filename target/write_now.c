@@ -29,14 +29,13 @@ bool write_now_slow(uint32_t length, uint64_t took_ns)
     return took_ns > SLOW_NS + (uint64_t)length * SLOW_NS_PER_BYTE;
 }
 
-void write_now_learn(struct write_pace *pace, uint64_t start_ns, uint64_t end_ns,
-                     enum write_delay delay)
+void write_now_learn(struct write_pace *pace, uint64_t start_ns, uint64_t end_ns, bool waited)
 {
     uint64_t since = atomic_load_explicit(&pace->not_before_ns, memory_order_relaxed);
     uint32_t pause = atomic_load_explicit(&pace->pause_ms, memory_order_relaxed);
 
     atomic_store_explicit(&pace->suspect_until_ns, end_ns + SUSPECT_NS, memory_order_relaxed);
-    if (delay != WRITE_DELAY_WAIT)
+    if (!waited)
         return;
     if (pause && start_ns < since + (uint64_t)pause * PAUSE_REMEMBERED * 1000000u)
         pause = pause < PAUSE_MAX_MS / 2 ? pause * 2 : PAUSE_MAX_MS;
@@ -114,7 +113,7 @@ int64_t write_now(struct write_pace *pace, int fd, const void *data, uint32_t le
     uint64_t start, end;
     int64_t result;
     bool suspect;
-    long waits = 0;
+    long waits;
 
     if (way == WRITE_WAY_RING || offset % pace->unit || length % pace->unit)
         return -EAGAIN;
@@ -124,19 +123,13 @@ int64_t write_now(struct write_pace *pace, int fd, const void *data, uint32_t le
     if (paused(pace, start))
         return -EAGAIN;
     suspect = start < atomic_load_explicit(&pace->suspect_until_ns, memory_order_relaxed);
-    if (suspect)
-        waits = waits_so_far();
+    waits = suspect ? waits_so_far() : 0;
     result = pwrite(fd, data, length, (off_t)offset);
     if (result < 0)
         result = errno == EINTR ? -EAGAIN : -errno;
     end = rblk_now_ns();
-    if (write_now_slow(length, end - start)) {
-        enum write_delay delay = WRITE_DELAY_UNKNOWN;
-
-        if (suspect)
-            delay = waits_so_far() == waits ? WRITE_DELAY_CPU : WRITE_DELAY_WAIT;
-        write_now_learn(pace, start, end, delay);
-    }
+    if (write_now_slow(length, end - start))
+        write_now_learn(pace, start, end, suspect && waits_so_far() != waits);
     *spent_ns += end - start;
     return result;
 }

@@ -47,13 +47,6 @@ struct write_pace {
     _Atomic bool given_back;           /* io_uring still has writes from the pause, or may have */
 };
 
-/* What kept a write that took long. */
-enum write_delay {
-    WRITE_DELAY_UNKNOWN,
-    WRITE_DELAY_CPU,  /* another thread had the CPU */
-    WRITE_DELAY_WAIT, /* something that it waited for */
-};
-
 /* What the kind of fd's file allows. Before the reactors know it. */
 void write_pace_init(struct write_pace *pace, int fd);
 
@@ -67,8 +60,10 @@ int64_t write_now(struct write_pace *pace, int fd, const void *data, uint32_t le
 
 /* Does a write of length bytes that took so long count as slow? For write_now and its test. */
 bool write_now_slow(uint32_t length, uint64_t took_ns);
-/* Tells of a slow write, and what it was slow for. For write_now and its test. */
-void write_now_learn(struct write_pace *pace, uint64_t start_ns, uint64_t end_ns,
-                     enum write_delay delay);
+/*
+ * Tells of a slow write. waited: it is known that it waited, and not that another thread had the
+ * CPU. For write_now and its test.
+ */
+void write_now_learn(struct write_pace *pace, uint64_t start_ns, uint64_t end_ns, bool waited);
 
 #endif

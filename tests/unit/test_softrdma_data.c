@@ -483,7 +483,10 @@ START_TEST(idle_uses_no_processor)
 }
 END_TEST
 
-/* The peer sends, and the first poll after the data is there looks at the socket that the channel watches. */
+/*
+ * The peer sends, and the first poll after the data is there looks at the socket that the channel
+ * watches.
+ */
 static bool poll_receives(struct pair *pair, uint64_t wr_id)
 {
     struct soft_qp *qp = (struct soft_qp *)pair->b.id->qp;
@@ -507,8 +510,9 @@ static bool poll_receives(struct pair *pair, uint64_t wr_id)
 }
 
 /*
- * A completion queue remembers few queue pairs to look at when it is polled. The others are not forgotten
- * when these go. The device's thread takes a socket that nobody looks at, so one success shows it.
+ * A completion queue remembers few queue pairs to look at when it is polled. The others are not
+ * forgotten when these go. The device's thread takes a socket that nobody looks at, so one success
+ * shows it.
  */
 START_TEST(polling_drives_queue_pairs_beyond_the_near_ones)
 {

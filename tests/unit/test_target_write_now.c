@@ -137,7 +137,7 @@ START_TEST(a_write_that_waited_gives_the_volume_back)
     uint64_t now = rblk_now_ns();
 
     pace.way = WRITE_WAY_NOW;
-    write_now_learn(&pace, now - 2 * MS, now, WRITE_DELAY_WAIT);
+    write_now_learn(&pace, now - 2 * MS, now, true);
     ck_assert_uint_eq(pace.pause_ms, 100);
     ck_assert_int_eq(try_write(fd, 4096, 0), -EAGAIN);
     expect_byte(0, 0);
@@ -145,13 +145,13 @@ START_TEST(a_write_that_waited_gives_the_volume_back)
     for (unsigned int expected = 200; expected < 40000; expected *= 2) {
         uint64_t then = pace.not_before_ns + MS;
 
-        write_now_learn(&pace, then, then + 5 * MS, WRITE_DELAY_WAIT);
+        write_now_learn(&pace, then, then + 5 * MS, true);
         ck_assert_uint_eq(pace.pause_ms, expected < 10000 ? expected : 10000);
         ck_assert_uint_eq(pace.not_before_ns, then + 5 * MS + pace.pause_ms * MS);
     }
     /* After a long time without: as at first. */
     now = pace.not_before_ns + 200000 * MS;
-    write_now_learn(&pace, now, now + 2 * MS, WRITE_DELAY_WAIT);
+    write_now_learn(&pace, now, now + 2 * MS, true);
     ck_assert_uint_eq(pace.pause_ms, 100);
     /* The pause is over, but there is a queue to wait behind. */
     pace.not_before_ns = rblk_now_ns();
@@ -171,11 +171,11 @@ START_TEST(a_write_that_was_interrupted_does_not)
     uint64_t now = rblk_now_ns();
 
     pace.way = WRITE_WAY_NOW;
-    write_now_learn(&pace, now - 50 * MS, now, WRITE_DELAY_UNKNOWN);
+    write_now_learn(&pace, now - 50 * MS, now, false);
     ck_assert_uint_eq(pace.pause_ms, 0);
     ck_assert_uint_eq(pace.suspect_until_ns, now + 1000 * MS);
     ck_assert_int_eq(try_write(fd, 4096, 0), 4096);
-    write_now_learn(&pace, now, now + 50 * MS, WRITE_DELAY_CPU);
+    write_now_learn(&pace, now, now + 50 * MS, false);
     ck_assert_uint_eq(pace.pause_ms, 0);
     ck_assert_uint_eq(pace.suspect_until_ns, now + 1050 * MS);
     ck_assert_int_eq(try_write(fd, 4096, 4096), 4096);
